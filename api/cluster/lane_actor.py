@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tilewise.api.cluster.loan import Loans
-from tilewise.api.jobs.processes import ProcessExecutor
+from tilewise.api.jobs.processes import ProcessExecutor, is_gone, pid_of
 from tilewise.api.jobs.runner import Runner
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
-from tilewise.db.workers import Workers
+from tilewise.db.workers import Lane, Workers
 from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
 from tilewise.tuner.cluster.farm import fetched
 from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.cluster.lent_chip import Description
-from tilewise.tuner.cluster.offer import taken
+from tilewise.tuner.cluster.offer import lock_file, taken
 from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.workers.farm import VARIABLE
 
@@ -56,6 +57,9 @@ class LaneActor:
 
     It begins at once, in a thread. Where no lane is free or the database is away, it tries again until there is. Its
     jobs have the actor `farm` compile for them, if there is one.
+
+    A job outlives the actor: it goes on while Ray's head or this node's part of Ray starts again, and the next actor of
+    the lane starts no other one before it ends.
     """
 
     def __init__(self, url: str, resource: str, kernels: Sequence[str], farm: Any = None) -> None:
@@ -64,6 +68,7 @@ class LaneActor:
         self._url, self._resource, self._farm = url, resource, farm
         self._socket: FarmSocket | None = None
         self._loans: Loans | None = None
+        self._runner: Runner | None = None
         self._lane, self._why = "", "it is starting"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="lane")
@@ -71,6 +76,8 @@ class LaneActor:
 
     def report(self) -> Report:
         compiles_here = self._socket.why if self._socket else ""
+        if self._socket and self._runner and self._runner.has_heirloom(self._lane):
+            compiles_here = compiles_here or "its job began under an actor that has ended"
         return Report(socket.gethostname(), os.getpid(), self._lane, self._why, compiles_here)
 
     def drain(self) -> None:
@@ -124,7 +131,8 @@ class LaneActor:
     def _run(self) -> None:
         with taken(self._resource) as lane, open_store(self._url, create=True) as store, self._farm_for_jobs():
             database = store.database
-            runner = Runner(self._url, Jobs(database), lambda: [lane], ProcessExecutor(), Workers(database))
+            jobs, executor = Jobs(database), ProcessExecutor(heir=lock_file(lane))
+            self._runner = runner = Runner(self._url, jobs, lambda: [lane], executor, Workers(database))
             runner.start()
             self._loans = loans = Loans(runner, lane.id)
             self._lane, self._why = lane.id, ""
@@ -133,6 +141,7 @@ class LaneActor:
             self._loans = None
             loans.close()
             runner.drain()
+            _end_heirlooms(jobs, lane)
             runner.stop()
 
     @contextmanager
@@ -144,3 +153,11 @@ class LaneActor:
         with FarmSocket(partial(fetched, self._farm)) as self._socket:
             os.environ[VARIABLE] = self._socket.address  # the jobs inherit it
             yield
+
+
+def _end_heirlooms(jobs: Jobs, lane: Lane) -> None:
+    """Have the jobs that earlier actors started on the lane finish their trials, and give their leases back."""
+    for job in jobs.running():
+        if job.lane == lane.id and is_gone(job.owner) is False:
+            with suppress(ProcessLookupError):
+                os.kill(pid_of(job.owner), signal.SIGTERM)

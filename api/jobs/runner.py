@@ -87,6 +87,7 @@ class Runner:
         self._leases: dict[str, Lease] = {}
         self._resting: dict[str, float] = {}
         self._reserved, self._starting = set[str](), threading.Lock()
+        self._busy = set[str]()
         self._started: set[int] = set()
         self._liveness = Liveness()
         self._looked = time.monotonic()
@@ -106,7 +107,7 @@ class Runner:
         """Keep a device free of jobs until `release`. Returns False if one runs there, or it is reserved."""
         with self._starting:
             future = self._futures.get(lane)
-            if lane in self._reserved or (future is not None and not future.done()):
+            if lane in self._reserved or lane in self._busy or (future is not None and not future.done()):
                 return False
             self._reserved.add(lane)
             return True
@@ -115,6 +116,11 @@ class Runner:
         """Let a reserved device have jobs again."""
         self._reserved.discard(lane)
         self.wake()
+
+    def has_heirloom(self, lane: str) -> bool:
+        """Return whether a job runs there that another process of this host started, as far as is known."""
+        future = self._futures.get(lane)
+        return lane in self._busy and (future is None or future.done())
 
     def drain(self) -> None:
         """Start no more jobs, and wait until those that run have finished their trials and given their leases back."""
@@ -173,7 +179,7 @@ class Runner:
     def turn(self) -> None:
         """Requeue lost jobs, and start the next job on every idle device."""
         self._jobs.expire(datetime.now(UTC))
-        busy = self._take_back_lost()
+        busy = self._busy = self._take_back_lost()
         waiting = set() if self._draining.is_set() else self._jobs.waiting(registry.names())
         if not waiting:
             return
