@@ -38,7 +38,7 @@ _COMPILE_SECONDS = 150.0
 """Time limit of a task, beside waiting for another host: a little more than the compilers' own."""
 _COMPILE_BYTES = 8 << 30
 _ANSWER_SECONDS = 30.0
-_REPORT_SECONDS = 2.0
+_REPORT_SECONDS = 10.0
 _ENTRY = "tilewise.tuner.workers.farm:make"
 _ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": None, VARIABLE: None}
 """No compile process opens a GPU, and none of a farm asks a farm."""
