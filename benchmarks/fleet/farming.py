@@ -88,7 +88,7 @@ class _Study:
         self._log = folder / "compiled"
         self._log.touch()
         self._path = witness(folder / "witness", self._log)
-        self._seen = 0
+        self._seen = self._runs = 0
         self.key = folder / "key"
         self.key.touch(0o600)
         self.key.write_bytes(secrets.token_bytes(32))
@@ -115,7 +115,7 @@ class _Study:
 
     def run(self, cluster: RayCluster) -> dict[str, Any]:
         """Tune all problems, and return what was compiled where."""
-        began = time.monotonic()
+        began, self._runs = time.monotonic(), self._runs + 1
         numbers = [self._submit(kernel, shape) for kernel, shape in self._problems]
         self._until(lambda: all(self._jobs.get(number).state.is_final for number in numbers), cluster)
         states = [self._jobs.get(number).state for number in numbers]
@@ -140,7 +140,15 @@ class _Study:
     def _submit(self, kernel: str, shape: str) -> int:
         hashed = source_hash(registry.load(kernel))
         wanted = Request(
-            kernel, hashed, [parse_dims(shape)], "float32", _DEVICE, self._trials, search="random", fresh=True
+            kernel,
+            hashed,
+            [parse_dims(shape)],
+            "float32",
+            _DEVICE,
+            self._trials,
+            search="random",
+            revision=self._runs,
+            fresh=True,
         )  # a guided search starts from what the runs before have found
         return self._jobs.submit(wanted)[0].id
 
@@ -165,5 +173,7 @@ def _faults(runs: Mapping[str, Mapping[str, Any]], kept: int) -> Iterator[str]:
             yield f"{name}: {run['jobs_not_done']} jobs failed"
         if (hits := run.get("hits", 1.0)) < HITS:
             yield f"{name}: {hits:.1%} of the artefacts were there; {HITS:.0%} are expected"
+    if not runs["second_run"]["farm"]["again"] or not sum(runs["third_run"]["farm"]["kept"]):
+        yield "a later run asked the farm for nothing"
     if kept != (made := runs["first_run"]["compilations"]):
         yield f"{kept} artefacts are kept, {made} were compiled"
