@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import socket
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.outcome import Outcome
+from tilewise.tuner.workers.fair_lock import FairLock
 
 __all__ = ["Description", "LentChip"]
 
@@ -44,7 +44,7 @@ class LentChip:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._using = threading.Lock()
+        self._using = FairLock()
         self._share = 0
         self._best_us = math.inf
 
@@ -66,17 +66,18 @@ class LentChip:
         )
 
     def evaluate(self, share: int, origin: str, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
-        """Yield the outcomes of a share of configs. A share with a larger number ends those before it."""
+        """Yield the outcomes of a share of configs. A share with a larger number ends those before it.
+
+        Between two configs, the chip answers what it is asked.
+        """
         self._share = max(self._share, share)
-        spec = _spec(origin)
-        with self._using:
-            if share < self._share:
+        outcomes = self._device.evaluate(_spec(origin), problem, configs, to_beat_us=self._to_beat_us)
+        while True:
+            with self._using:
+                outcome = next(outcomes, None) if share == self._share else None
+            if outcome is None:
                 return
-            outcomes = self._device.evaluate(spec, problem, configs, to_beat_us=self._to_beat_us)
-            for outcome in outcomes:
-                yield outcome
-                if share < self._share:
-                    return
+            yield outcome
 
     def beat(self, share: int, best_us: float | None) -> None:
         """Note the time to beat, and that shares with smaller numbers have ended."""
