@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise.api.cluster.lane_actor import LaneActor, Report
+from tilewise.tuner.cluster.farm import start_farm
 from tilewise.tuner.cluster.offer import offered
 from tilewise.tuner.cluster.ray_engine import NAMESPACE
 
@@ -23,6 +24,8 @@ _ANSWER_SECONDS = 2.0
 _DRAIN_SECONDS = 60.0
 _MISSING_SECONDS = 10.0
 """Time without an answer after which a device is said to be missing. An actor needs some of it to start."""
+_CALLS_AT_ONCE = 8
+"""Calls that an actor answers at the same time: it reports while a borrower of its chip waits for a time."""
 _PENDING = "no live node offers a free one"
 
 
@@ -46,7 +49,10 @@ class Member:
         if self.report is None:
             return f"{self.name} is missing: {_PENDING}"
         where = f"{self.report.host} {self.report.lane}".strip()
-        return f"{self.name} is up on {where}" if self.is_up else f"{self.name} waits on {where}: {self.report.why}"
+        if not self.is_up:
+            return f"{self.name} waits on {where}: {self.report.why}"
+        here = self.report.compiles_here
+        return f"{self.name} is up on {where}" + (f", and compiles there, not on the farm: {here}" if here else "")
 
 
 class Supervisor:
@@ -54,6 +60,7 @@ class Supervisor:
 
     def __init__(self, ray: Any, url: str, kernels: Sequence[str], told: Callable[[str], None]) -> None:
         self._ray, self._url, self._kernels, self._told = ray, url, tuple(kernels), told
+        self._farm = start_farm(ray)
         self._actors: dict[str, Any] = {}
         self._answers = _Answers(ray)
         self._heard: dict[str, float] = {}
@@ -78,16 +85,17 @@ class Supervisor:
         draining = [self._actors[name].drain.remote() for name in self._answers.of(self._actors)]
         if draining:
             self._ray.wait(draining, num_returns=len(draining), timeout=_DRAIN_SECONDS)
-        for actor in self._actors.values():
+        for actor in (*self._actors.values(), self._farm):
             self._ray.kill(actor)
 
     def _start(self, resource: str, number: int) -> None:
         name = _name(resource, number)
         if name not in self._actors:
             options = {"num_cpus": 0, "resources": {resource: 1}, "max_restarts": -1, "max_task_retries": 0}
+            options["max_concurrency"] = _CALLS_AT_ONCE
             named = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
             actor = self._ray.remote(LaneActor).options(**options, **named)
-            self._actors[name] = actor.remote(self._url, resource, self._kernels)
+            self._actors[name] = actor.remote(self._url, resource, self._kernels, self._farm)
 
     def _say(self, member: Member) -> None:
         """Tell of a change. One that is not there yet, or away for a moment, is not missing."""

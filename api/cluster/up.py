@@ -38,17 +38,22 @@ def keep_up(
 ) -> None:
     """Supervise the fleet until SIGTERM or SIGINT; then drain it. Raises `Unavailable` if no cluster answers at first.
 
-    Without an address, the fleet is a cluster on this machine that offers `lanes`.
+    Without an address, the fleet is a cluster on this machine that offers `lanes`. If a head answers, wait for this
+    machine to be a node of its cluster.
     """
     with _stopped_by_signals() as stopped:
-        executor, connected_once = ProcessExecutor(), False
+        executor, connected_once, is_told = ProcessExecutor(), False, False
         while not stopped.is_set():
             _, future = executor.start(supervise, address, url, tuple(kernels), tuple(lanes))
             code = _code(executor, future, stopped)
             if code == 0:
                 return
             if code == _NOT_CONNECTED and not connected_once:
-                raise Unavailable(f"no Ray cluster answers at {address}" if address else "Ray does not start here")
+                if address is None or not answers(address, _HEAD_SECONDS):
+                    raise Unavailable(f"no Ray cluster answers at {address}" if address else "Ray does not start here")
+                if not is_told:
+                    told(f"waiting for this machine to be a node of the cluster at {address}")
+                    is_told = True
             if code != _NOT_CONNECTED:
                 connected_once = True
                 told("Ray's head is lost; connecting again")

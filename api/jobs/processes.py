@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tilewise.tuner.workers.file_lock import try_lock
 from tilewise.tuner.workers.supervisor import import_path
 
 __all__ = [
+    "HEIR_SECONDS",
     "IN_USE",
     "ProcessEnded",
     "ProcessExecutor",
@@ -31,6 +33,7 @@ __all__ = [
     "identity_of",
     "is_gone",
     "new_token",
+    "pid_of",
     "seen_alive",
     "seen_starting",
 ]
@@ -38,6 +41,13 @@ __all__ = [
 
 IN_USE = 75
 """Exit code of a job's process whose device another program holds."""
+
+HEIR_SECONDS = 120.0
+"""Time for which a process that outlives the one that started it waits for another to take over."""
+
+_LOOK_SECONDS = 2.0
+_LAST_SECONDS = 60.0
+"""Time that such a process has to end by itself when none does."""
 
 
 def identity() -> str:
@@ -51,6 +61,11 @@ def identity() -> str:
 def identity_of(pid: int, token: str) -> str:
     """Return the identity of a process of this host that was started with this token."""
     return f"{_host()}/{pid}/{token}"
+
+
+def pid_of(owner: str) -> int:
+    """Return the id that a process has on its host."""
+    return int(owner.split("/")[-2])
 
 
 def new_token() -> str:
@@ -158,11 +173,15 @@ class ProcessEnded(Exception):
 class ProcessExecutor(Executor):
     """An executor that runs each call in a fresh process, which exits at once when this process ends.
 
+    With `heir`, the name of a lock that this process holds, the process outlives this one. It ends by SIGTERM if no
+    other process takes the lock within `HEIR_SECONDS`, and whenever it is free for so long.
+
     The function and its arguments are pickled. The future of a call that returned holds None: submitted functions
     store their results in a database.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heir: Path | None = None) -> None:
+        self._heir = heir
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
 
@@ -174,7 +193,7 @@ class ProcessExecutor(Executor):
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
-            process = _start(pickle.dumps((fn, args, kwargs)))
+            process = _start(pickle.dumps((fn, args, kwargs)), self._heir)
             self._running.add(process)
         threading.Thread(target=self._await, args=(process, future), daemon=True).start()
         return process.pid, future
@@ -206,7 +225,7 @@ class ProcessExecutor(Executor):
             future.set_exception(ProcessEnded(f"its process ended with {how}", code))
 
 
-def _start(call: bytes) -> subprocess.Popen[bytes]:
+def _start(call: bytes, heir: Path | None) -> subprocess.Popen[bytes]:
     """Start a process for a pickled call, which it inherits as a file in memory.
 
     The file is complete before the process starts: if the caller is killed, no process waits for the rest of a call.
@@ -215,22 +234,39 @@ def _start(call: bytes) -> subprocess.Popen[bytes]:
         memory.write(call)
         memory.seek(0)
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(os.getpid())],
+            [sys.executable, "-P", "-m", __name__, str(os.getpid()), *([str(heir)] if heir else [])],
             stdin=memory,
             env={**os.environ, "PYTHONPATH": import_path()},
+            start_new_session=heir is not None,  # it does not end with its parent's processes either
         )
 
 
-def _leave_with(parent: int) -> None:
+def _leave_with(parent: int, heir: Path | None) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        if heir is not None:
+            _wait_for_no_heir(heir)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_LAST_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="leave-with-parent").start()
 
 
+def _wait_for_no_heir(file: Path) -> None:
+    """Wait until no process has held the lock for `HEIR_SECONDS`."""
+    seen = time.monotonic()
+    while time.monotonic() - seen < HEIR_SECONDS:
+        lock = try_lock(file, "look for an heir")
+        if lock is None:
+            seen = time.monotonic()
+        else:
+            lock.release()
+        time.sleep(_LOOK_SECONDS)
+
+
 if __name__ == "__main__":
-    _leave_with(int(sys.argv[1]))
+    _leave_with(int(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
     function, arguments, keywords = pickle.load(sys.stdin.buffer)
     function(*arguments, **keywords)

@@ -86,6 +86,8 @@ class Runner:
         self._futures: dict[str, Future[None]] = {}
         self._leases: dict[str, Lease] = {}
         self._resting: dict[str, float] = {}
+        self._reserved, self._starting = set[str](), threading.Lock()
+        self._busy = set[str]()
         self._started: set[int] = set()
         self._liveness = Liveness()
         self._looked = time.monotonic()
@@ -100,6 +102,25 @@ class Runner:
     def wake(self) -> None:
         """Look for work now instead of at the next poll."""
         self._woken.set()
+
+    def reserve(self, lane: str) -> bool:
+        """Keep a device free of jobs until `release`. Returns False if one runs there, or it is reserved."""
+        with self._starting:
+            future = self._futures.get(lane)
+            if lane in self._reserved or lane in self._busy or (future is not None and not future.done()):
+                return False
+            self._reserved.add(lane)
+            return True
+
+    def release(self, lane: str) -> None:
+        """Let a reserved device have jobs again."""
+        self._reserved.discard(lane)
+        self.wake()
+
+    def has_heirloom(self, lane: str) -> bool:
+        """Return whether a job runs there that another process of this host started, as far as is known."""
+        future = self._futures.get(lane)
+        return lane in self._busy and (future is None or future.done())
 
     def drain(self) -> None:
         """Start no more jobs, and wait until those that run have finished their trials and given their leases back."""
@@ -158,7 +179,7 @@ class Runner:
     def turn(self) -> None:
         """Requeue lost jobs, and start the next job on every idle device."""
         self._jobs.expire(datetime.now(UTC))
-        busy = self._take_back_lost()
+        busy = self._busy = self._take_back_lost()
         waiting = set() if self._draining.is_set() else self._jobs.waiting(registry.names())
         if not waiting:
             return
@@ -166,12 +187,15 @@ class Runner:
             self._next_beat = 0.0
             self.beat()
         for lane in self._lanes():
-            if waiting & lane.requests and lane.id not in busy and self._is_idle(lane):
-                self._start_next(lane)
+            if waiting & lane.requests and lane.id not in busy:
+                with self._starting:
+                    if self._is_idle(lane):
+                        self._start_next(lane)
 
     def _is_idle(self, lane: Lane) -> bool:
         future = self._futures.get(lane.id)
-        return (future is None or future.done()) and self._resting.get(lane.id, 0.0) <= time.monotonic()
+        is_free = lane.id not in self._reserved and (future is None or future.done())
+        return is_free and self._resting.get(lane.id, 0.0) <= time.monotonic()
 
     def _start_next(self, lane: Lane) -> None:
         from tilewise.api.jobs.job_process import run_job  # imports the search in 1 s: no look-up should wait for that

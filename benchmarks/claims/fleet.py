@@ -203,6 +203,15 @@ def _artefacts(raw: Raw) -> str:
     )
 
 
+def _borrowed(raw: Raw) -> str:
+    body = raw["raylets-one-problem"]
+    one, many = body["rows"]
+    return (
+        f"{_judged(many)}: {many['per_second']:.1f} trials a second on {many['chips']} chips of {many['nodes']} nodes, "
+        f"{one['per_second']:.2f} on one; a trial takes {body['seconds_a_trial']:g} s"
+    )
+
+
 FLEET = (
     Claim(
         name="two-gpus",
@@ -240,8 +249,8 @@ FLEET = (
     Claim(
         name="fleet-kills",
         question="A fleet on replayed chips while workers, jobs, the server and the database's connections are killed "
-        "or paused: broken promises (jobs lost or ended twice, trials lost, doubled or of the wrong device, winners more "
-        "than 1% slower)",
+        "or paused: broken promises (jobs lost or ended twice, trials lost, doubled or of the wrong device, winners "
+        "more than 1% slower)",
         figure=_kills,
         cases=lambda raw: "one run on each database, and one on a PostgreSQL server that is killed too",
         files=(
@@ -334,5 +343,19 @@ FLEET = (
         note="All nodes are on one machine of two processors. With two shapes a job in place of four, which leaves its "
         "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, "
         "2.2x: the aim is met in one run of four. Loads were noted by hand; no file has them.",
+    ),
+    Claim(
+        name="ray-one-problem",
+        question="Trials a second of one problem on replayed chips borrowed from a Ray cluster, against one chip",
+        figure=_borrowed,
+        cases=lambda raw: "one run of each",
+        files=("docs/results/raylets-one-problem.json",),
+        places=(Place("docs/service.md", _borrowed),),
+        about=("api/cluster", "tuner/cluster", "tuner/devices/spread.py", "tuner/tuning", "benchmarks/fleet"),
+        designed="nothing",
+        not_designed="the number of trials",
+        note="All nodes are on one machine of two processors, beside other work; nothing recorded the load. A lent "
+        "chip verified only after its share of configs then, and the file counts that as the driver's time; since, it "
+        "does so between two configs.",
     ),
 )

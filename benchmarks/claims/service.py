@@ -320,8 +320,8 @@ SERVICE = (
         about=(*_LAUNCH, "tuner/lookup", "tuner/portfolio", "tuner/prior/nvidia.py"),
         designed="limits on shapes and trials were chosen for the time of a choice, on earlier versions",
         not_designed="these runs, as far as the modules record",
-        note="Shapes of earlier versions took 4 to 189 ms (shapes-h200-earlier.json). An earlier run of `bench runtime` took "
-        "176 ms with one shape, 14 ms with 1,000 and 1.12 s with 100,000 (runtime-h200.json at commit 16c23d3).",
+        note="Shapes of earlier versions took 4 to 189 ms (shapes-h200-earlier.json). An earlier run of `bench runtime` "
+        "took 176 ms with one shape, 14 ms with 1,000 and 1.12 s with 100,000 (runtime-h200.json at commit 16c23d3).",
     ),
     Claim(
         name="exact-look-ups",
@@ -411,9 +411,9 @@ SERVICE = (
         not_designed="nothing",
         note="The aims are a p99 within 3 times that beside nobody for hostile readers, and /readyz within 500 ms: "
         "both are met. Beside half-open requests there is no aim. In a run beside other work of the machine, p99 was "
-        "16 to 74 ms, and /readyz took 510 ms beside half-open requests (commit 3525f61). In two earlier quiet runs p99 "
-        "was 3.7 and 7.6 ms beside half-open requests, 2.5 and 4.5 times that beside nobody (355a2b3, 5e9ecfe). Hostile readers share one "
-        "queue of slow look-ups: of 64, more left than were answered by a config.",
+        "16 to 74 ms, and /readyz took 510 ms beside half-open requests (commit 3525f61). In two earlier quiet runs "
+        "p99 was 3.7 and 7.6 ms beside half-open requests, 2.5 and 4.5 times that beside nobody (355a2b3, 5e9ecfe). "
+        "Hostile readers share one queue of slow look-ups: of 64, more left than were answered by a config.",
     ),
     Claim(
         name="large-imports",
@@ -486,8 +486,8 @@ SERVICE = (
         files=("docs/results/conform.json",),
         places=(Place("docs/service.md", _conform),),
         about=("api", "db", "benchmarks/service/conform.py"),
-        designed="an earlier run of the same seed, whose file is not kept, found one fault: a record's time could be the "
-        "truth value `true`; it was mended (bdfbd3c)",
+        designed="an earlier run of the same seed, whose file is not kept, found one fault: a record's time could be "
+        "the truth value `true`; it was mended (bdfbd3c)",
         not_designed="nothing: the seed is 0 in all runs; two more since then found nothing (2cdb78b, eaf5a1c)",
     ),
     Claim(
@@ -508,8 +508,8 @@ SERVICE = (
         about=("tools/run_dockerfile.py", "api", "db"),
         designed="nothing",
         not_designed="all; no container engine has run it",
-        note="The fastest start of four: three builds before were healthy after 1.43, 8.74 and 1.36 s (commits ae96493, "
-        "2e4e33f and d1caacc), the last of them on another machine.",
+        note="The fastest start of four: three builds before were healthy after 1.43, 8.74 and 1.36 s (commits "
+        "ae96493, 2e4e33f and d1caacc), the last of them on another machine.",
     ),
     Claim(
         name="mutation-testing",

@@ -1,42 +1,37 @@
 """Hosts that share compiled artefacts: two tune the same problems at once, two more after them, and one is killed.
 
-A host is a process tree with a cache folder and a database of results of its own. What is compiled is seen by a witness
-that is no part of the product: programs in the place of the Ascend compiler's note the content that they are given, and
-when, and run the real ones.
+A host is a process tree with a cache folder and a database of results of its own.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from importlib.metadata import version
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.fleet.members import Member, tilewise
 from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
+from tilewise.benchmarks.fleet.witness import Compilation, counts, read, witness
 from tilewise.db.artefacts import Artefacts
 from tilewise.db.records import canonical_json
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import Unavailable
-from tilewise.tuner.devices.ascend_model.toolchain import tool
 
-__all__ = ["HITS", "bench_artefacts"]
+__all__ = ["HITS", "PROBLEMS", "bench_artefacts"]
 
 HITS = 0.95
 """Share of the second run's compilations that the first run's artefacts have to save."""
 
-_PROBLEMS = (
+PROBLEMS = (
     ("row_reduce", "M=1000,N=8192"),
     ("softmax", "M=512,N=2048"),
     ("layer_norm", "M=300,N=1024"),
@@ -46,27 +41,6 @@ _DEVICE = "model:Ascend910B4"
 _LIMIT_SECONDS = 1200.0
 _BEFORE_THE_KILL = 5
 """Compilations that a host has begun when it is killed."""
-_PROGRAM = "bishengir-compile"
-_WITNESS = """#!/bin/sh
-file="$1"; shift
-case "$file" in *empty.mlir) exec {real} "$file" "$@" ;; esac
-content=$({{ cat "$file"; echo "$@"; }} | sha256sum | cut -c 1-64)
-echo "$COMPILING_HOST $content $$ begin $(date +%s.%N)" >>{log}
-{real} "$file" "$@"
-code=$?
-echo "$COMPILING_HOST $content $$ end $(date +%s.%N)" >>{log}
-exit $code
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Compilation:
-    """One run of the compiler, in seconds of this machine's clock. One that was killed has no end."""
-
-    host: str
-    content: str
-    begin: float
-    end: float | None
 
 
 def bench_artefacts(
@@ -82,7 +56,7 @@ def bench_artefacts(
         server = opened.enter_context(PostgresqlServer()) if own_postgresql else None
         shared = server.url if server else url or f"sqlite:///{folder / 'shared.db'}"
         store = opened.enter_context(open_store(shared, create=True))
-        hosts = _Hosts(folder, shared, _PROBLEMS[:problems], trials)
+        hosts = _Hosts(folder, shared, PROBLEMS[:problems], trials)
         say("a host alone, which shares nothing")
         needed = {one.content for one in hosts.run(["alone"], key=None)}
         key, other_key = hosts.new_key("key"), hosts.new_key("other key")
@@ -96,10 +70,10 @@ def bench_artefacts(
         body = {
             "needed": len(needed),
             "kept": asdict(kept),
-            "first_run": _counts(first, ["A", "B"]),
-            "second_run": {**_counts(second, ["C", "D"]), "hits": 1 - len(second) / (2 * len(needed))},
+            "first_run": counts(first, ["A", "B"]),
+            "second_run": {**counts(second, ["C", "D"]), "hits": 1 - len(second) / (2 * len(needed))},
             "killed": {
-                **_counts(killed, ["E", "F"]),
+                **counts(killed, ["E", "F"]),
                 "unfinished": sum(one.end is None for one in killed),
                 "seconds_until_the_other_ended": round(took, 1),
             },
@@ -113,7 +87,7 @@ def bench_artefacts(
             **header,
             "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
             "device": _DEVICE,
-            "problems": [" ".join(problem) for problem in _PROBLEMS[:problems]],
+            "problems": [" ".join(problem) for problem in PROBLEMS[:problems]],
             "trials": trials,
             **body,
             "faults": faults,
@@ -127,7 +101,7 @@ class _Hosts:
         self._folder, self._shared, self._problems, self._trials = folder, shared, problems, trials
         self._log = folder / "compiled"
         self._log.touch()
-        self._path = _witness(folder / "witness", self._log)
+        self._path = witness(folder / "witness", self._log)
 
     def new_key(self, name: str) -> Path:
         """Make an operator's key, and return its file."""
@@ -216,51 +190,7 @@ class _Hosts:
         return len(found) > _BEFORE_THE_KILL and any(one.end is None for one in found)
 
     def _compiled(self, names: Sequence[str]) -> list[Compilation]:
-        return [one for one in _read(self._log) if one.host in names]
-
-
-def _witness(folder: Path, log: Path) -> str:
-    """Make a package in the place of the Ascend compiler's, and return the import path on which it comes first."""
-    real = Path(tool(_PROGRAM))
-    programs = folder / "ascendnpuir" / "bin"
-    programs.mkdir(parents=True)
-    (programs.parent / "__init__.py").touch()
-    for program in real.parent.iterdir():
-        if program.name != _PROGRAM:
-            (programs / program.name).symlink_to(program)
-    witness = programs / _PROGRAM
-    witness.write_text(_WITNESS.format(real=shlex.quote(str(real)), log=shlex.quote(str(log))))
-    witness.chmod(0o755)
-    return os.pathsep.join([str(folder), *filter(None, sys.path)])
-
-
-def _read(log: Path) -> list[Compilation]:
-    """Return the compilations that the witness has noted, in the order in which they began."""
-    begun: dict[tuple[str, str, str], Compilation] = {}
-    for host, content, run, what, moment in map(str.split, log.read_text().splitlines()):
-        if what == "begin":
-            begun[host, content, run] = Compilation(host, content, float(moment), None)
-        else:
-            begun[host, content, run] = replace(begun[host, content, run], end=float(moment))
-    return list(begun.values())
-
-
-def _counts(found: Sequence[Compilation], hosts: Sequence[str]) -> dict[str, Any]:
-    by_content: dict[str, list[Compilation]] = {}
-    for one in found:
-        by_content.setdefault(one.content, []).append(one)
-    at_once = sum(_overlap(one, other) for each in by_content.values() for one, other in combinations(each, 2))
-    return {
-        "compilations": len(found),
-        "by_host": {host: sum(one.host == host for one in found) for host in hosts},
-        "compiled_again": len(found) - len(by_content),
-        "twice_at_once": at_once,
-    }
-
-
-def _overlap(one: Compilation, other: Compilation) -> bool:
-    """Return whether two compilations ran at the same time. One without an end was killed: it ran for a moment."""
-    return one.begin < (other.end or other.begin) and other.begin < (one.end or one.begin)
+        return [one for one in read(self._log) if one.host in names]
 
 
 def _faults(body: Mapping[str, Any]) -> Iterator[str]:

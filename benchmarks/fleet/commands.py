@@ -17,24 +17,30 @@ __all__ = ["artefacts", "fleet", "raylets", "spread"]
 @click.option("--problems", type=click.IntRange(1, 4), default=4, show_default=True, help="Problems of each host.")
 @click.option("--trials", type=click.IntRange(2), default=30, show_default=True, help="Trials of each problem.")
 @click.option("--own-postgresql", is_flag=True, help="Start a PostgreSQL server for this.")
+@click.option("--engine", type=click.Choice(["workers", "ray"]), default="workers", show_default=True, help="Who runs.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
 def artefacts(
-    problems: int, trials: int, own_postgresql: bool, file: str | None, url: str | None, as_json: bool
+    problems: int, trials: int, own_postgresql: bool, engine: str, file: str | None, url: str | None, as_json: bool
 ) -> int:
     """Tune the same problems on hosts that share compiled artefacts, and count what each compiles.
 
     Exit with 1 if a promise was broken: an artefact compiled twice at once, fewer than 95% found in the second run, or
     other trials than those of a host alone. --db names a new, empty database; the default is a temporary SQLite file.
+    With --engine ray, nodes of a Ray cluster compile for a chip's host, which is to compile nothing.
     """
     from tilewise.benchmarks.fleet.artefacts import bench_artefacts
+    from tilewise.benchmarks.fleet.farming import bench_farming
     from tilewise.cli.progress import working
 
     if own_postgresql and url:
         raise UsageError("--own-postgresql starts a database, and --db names one; give one of them")
+    if engine == "ray" and url:
+        raise UsageError("--engine ray has a database of its own; leave out --db")
     with working("artefacts:") as say:
-        body = bench_artefacts(problems=problems, trials=trials, url=url, own_postgresql=own_postgresql, say=say)
+        how: dict[str, Any] = {"problems": problems, "trials": trials, "own_postgresql": own_postgresql, "say": say}
+        body = bench_farming(**how) if engine == "ray" else bench_artefacts(**how, url=url)
     give(body, as_json, file, show_promises)
     return 1 if body["faults"] else 0
 
@@ -100,27 +106,45 @@ def fleet(
 @click.option("--shapes", type=click.IntRange(1), default=4, show_default=True, help="Problems of each chip.")
 @click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials of each problem.")
 @click.option("--seconds", type=click.FloatRange(0), default=0.2, show_default=True, help="Seconds of each trial.")
+@click.option("--one-problem", is_flag=True, help="Spread one problem over the chips, with --trials for each.")
+@click.option("--search", type=click.Choice(["random", "guided"]), default="random", show_default=True, help="Of it.")
+@click.option("--nodes", type=click.IntRange(1), default=4, show_default=True, help="Nodes for one problem's chips.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
 def raylets(
-    devices: int, shapes: int, trials: int, seconds: float, file: str | None, url: str | None, as_json: bool
+    devices: int,
+    shapes: int,
+    trials: int,
+    seconds: float,
+    one_problem: bool,
+    search: str,
+    nodes: int,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
-    """Run jobs on one replayed chip of a Ray cluster and on many: the speed-up.
+    """Run jobs, or one problem, on one replayed chip of a Ray cluster and on many: the speed-up.
 
     --db names a new, empty database; the default is a temporary SQLite file.
     """
+    from tilewise.benchmarks.fleet.borrowing import bench_borrowing
     from tilewise.benchmarks.fleet.ray_speed import bench_ray_speed
     from tilewise.cli.progress import working
 
     with working("raylets:") as say:
-        body = bench_ray_speed(devices=devices, shapes=shapes, trials=trials, seconds=seconds, url=url, say=say)
+        how: dict[str, Any] = {"devices": devices, "trials": trials, "seconds": seconds, "url": url, "say": say}
+        if one_problem:
+            body = bench_borrowing(**how, nodes=nodes, search=search)
+        else:
+            body = bench_ray_speed(**how, shapes=shapes)
     give(body, as_json, file, _show_raylets)
 
 
 def _show_raylets(body: dict[str, Any]) -> None:
     for row in body["rows"]:
-        click.echo(f"{row['devices']} devices: {row['per_second']} trials a second, {row['speed_up']}x")
+        count = row.get("devices", row.get("chips"))
+        click.echo(f"{count} devices: {row['per_second']} trials a second, {row['speed_up']}x")
 
 
 @click.command()

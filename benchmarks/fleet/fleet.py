@@ -26,11 +26,12 @@ from typing import Any
 from sqlalchemy import make_url, text
 
 from tilewise.api.jobs.liveness import LEASE_SECONDS
+from tilewise.api.jobs.processes import pid_of
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, Chip, chips, problems
 from tilewise.benchmarks.fleet.members import Server, Worker
 from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
-from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, pid_of
+from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults
 from tilewise.benchmarks.fleet.raylets import RayCluster, RayNode
 from tilewise.client import Client
 from tilewise.db.activity import last_trial
@@ -119,6 +120,9 @@ def bench_fleet(
 
 class _Fleet:
     """The processes on one database, what is done to them, and what is seen of their jobs."""
+
+    _are_mended = False
+    """Whether workers that end are started again: Ray's nodes give up if they take half a minute to start."""
 
     def __init__(
         self,
@@ -279,7 +283,7 @@ class _Fleet:
         for job in jobs:
             now = self._jobs.get(job.id)
             taken = now.attempts > job.attempts or now.state is State.QUEUED
-            self.seen.pauses.append(Pause(job.id, pid_of(job), last, taken))
+            self.seen.pauses.append(Pause(job.id, pid_of(job.owner), last, taken))
             if not taken and not now.state.is_final:
                 self.faults.append(f"job {job.id}, whose owner was stopped, was not taken over")
 
@@ -325,7 +329,7 @@ class _Fleet:
     def _signal_owner(self, job: Job | None, number: int) -> None:
         if job is not None:
             with suppress(ProcessLookupError):
-                os.kill(pid_of(job), number)
+                os.kill(pid_of(job.owner), number)
 
     def _live(self) -> int:
         with Client(self._server.address) as client, suppress(TilewiseError):
@@ -335,13 +339,16 @@ class _Fleet:
     def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
         give_up = time.monotonic() + _STUCK_SECONDS
         while not condition():
-            if time.monotonic() > give_up or any(worker.has_ended for worker in self._workers):
+            is_over = not self._are_mended and any(worker.has_ended for worker in self._workers)
+            if time.monotonic() > give_up or is_over:
                 raise Unavailable(f"{otherwise}: {''.join(worker.log()[-300:] for worker in self._workers)}")
             time.sleep(0.2)
 
 
 class _RayFleet(_Fleet):
     """The same on a Ray cluster, whose nodes hold the chips. Ended processes of it are started again."""
+
+    _are_mended = True
 
     def _set_up(self, url: str, place: Path, made: Sequence[Chip]) -> None:
         self._cluster = RayCluster(url, place, _shares(made))

@@ -57,6 +57,10 @@ class Member:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
+    def clear(self) -> None:
+        """Kill what is left of a process that has ended, as a service manager would before it starts it again."""
+        self.signal(signal.SIGKILL)
+
     def end(self) -> None:
         """End the process as its operator would, and kill whatever is left of it."""
         if self._process is None:

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import func, select
 
 from tilewise.benchmarks.fleet.chips import STALE, Chip, true_us
-from tilewise.db.jobs import Job, Jobs, State
+from tilewise.db.jobs import Jobs, State
 from tilewise.db.records import Scope, Trial, canonical_json, shape_text
 from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
 from tilewise.db.sql.sql_store import SqlStore
 
-__all__ = ["MOST_LOSS", "Pause", "Seen", "check", "job_faults", "pid_of"]
+__all__ = ["MOST_LOSS", "Pause", "Seen", "check", "job_faults"]
 
 MOST_LOSS = 0.01
 """How much slower a winner may be than that of the run without kills, both without noise."""
@@ -29,11 +29,6 @@ _T, _S = models.trials.c, models.scopes.c
 _IDS = select(_T.id).order_by(_T.id)
 _ROWS = select(_T.id, _T.scope_id, _T.config_key, _T.facts).order_by(_T.id)
 _STALE = select(func.count()).select_from(models.scopes).where(_S.toolchain == STALE)
-
-
-def pid_of(job: Job) -> int:
-    """Return the id of the process that runs a job, as its host knows it."""
-    return int(job.owner.split("/")[-2])
 
 
 @dataclass(frozen=True, slots=True)

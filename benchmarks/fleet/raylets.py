@@ -15,10 +15,12 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from tilewise.api.jobs import processes
 from tilewise.benchmarks.fleet.members import Member, tilewise
 from tilewise.errors import Unavailable
 from tilewise.tuner.cluster.ray_engine import OBJECT_STORE_BYTES, SETTINGS, import_ray
@@ -35,7 +37,7 @@ class RayNode(Member):
     """A node with all processes that Ray starts there."""
 
     def __init__(
-        self, name: str, words: Sequence[str], folder: Path, environment: dict[str, str], lanes: Sequence[str] = ()
+        self, name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str], lanes: Sequence[str] = ()
     ) -> None:
         self.lanes = tuple(lanes)
         self._given = (*_RAY, *_SMALL, *words)
@@ -53,6 +55,11 @@ class RayNode(Member):
         super().end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def clear(self) -> None:
+        """Kill what is left of Ray's processes. Those of jobs go on."""
+        for pid, _, _ in _session(self.pid):
+            _signal(pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill the raylet only; the node's other processes notice."""
         self._signal_those("raylet", signal.SIGKILL)
@@ -67,7 +74,10 @@ class RayNode(Member):
         return len(self._processes(_ACTOR, since=moment)) >= len(self.lanes)
 
     def signal(self, number: int) -> None:
+        """Send a signal to all processes of the node, and to those of its jobs."""
         self._signal_those("", number)
+        for pid in _jobs(self.environment["TILEWISE_CACHE"]):
+            _signal(pid, number)
 
     def _signal_those(self, name: str, number: int) -> None:
         for pid in self._processes(name):
@@ -82,7 +92,7 @@ class RayNode(Member):
 class _Head(RayNode):
     """The head, without chips, at the same address after each start. Its state is lost when it ends."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         with socket.create_server((_HOST, 0)) as free:
             self._port = free.getsockname()[1]
         self.address = f"{_HOST}:{self._port}"
@@ -104,15 +114,31 @@ class _Head(RayNode):
 
 
 class RayCluster:
-    """A head, nodes with some lanes each, and the supervisor of their actors on the database at `url`."""
+    """A head, nodes with some lanes each, and the supervisor of their actors on the database at `url`.
 
-    def __init__(self, url: str, folder: Path, shares: Sequence[Sequence[str]]) -> None:
+    `farm_nodes` nodes without lanes have a processor each for compile tasks; the others have none then. Each node's
+    `COMPILING_HOST` is its name.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        shares: Sequence[Sequence[str]],
+        *,
+        farm_nodes: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         import_ray()
-        environment = SETTINGS | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+        secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+        self.environment = environment = {**SETTINGS, **secret, **(environment or {})}
         self.head = _Head(folder, environment)
+        all_shares = [*shares, *([()] * farm_nodes)]
         self.nodes = [
-            _node(f"node{number}", self.head.address, lanes, folder, environment) for number, lanes in enumerate(shares)
+            _node(f"node{number}", self.head.address, lanes, folder, environment, cpus=0 if farm_nodes and lanes else 1)
+            for number, lanes in enumerate(all_shares)
         ]
+        self._folder = folder
         words = ("fleet", "up", "--address", self.head.address, "--db", url)
         self.up = Member("up", tilewise(words), folder, "up-cache", environment)
 
@@ -131,23 +157,35 @@ class RayCluster:
         """Start the members again that have ended."""
         for member in self.members:
             if member.has_ended:
-                member.signal(signal.SIGKILL)
+                member.clear()
                 member.start()
 
     def end(self) -> None:
         for member in reversed(self.members):
             member.end()
 
+    def status(self) -> dict[str, Any]:
+        """Return what `tilewise fleet status` says."""
+        words = ("fleet", "status", "--address", self.head.address, "--json")
+        status: dict[str, Any] = json.loads(
+            Member("status", tilewise(words), self._folder, "status-cache", self.environment).output()
+        )
+        return status
 
-def _node(name: str, address: str, lanes: Sequence[str], folder: Path, environment: dict[str, str]) -> RayNode:
+
+def _node(
+    name: str, address: str, lanes: Sequence[str], folder: Path, environment: Mapping[str, str], *, cpus: int
+) -> RayNode:
     """Return a node that offers lanes, which it notes first."""
-    noting = Member(name, tilewise(["fleet", "offer", "--devices", ",".join(lanes)]), folder, f"{name}-cache")
-    resources = json.dumps(json.loads(noting.output()))
-    words = (f"--address={address}", "--num-cpus=1", f"--resources={resources}")
-    return RayNode(name, words, folder, environment, lanes)
+    words = [f"--address={address}", f"--num-cpus={cpus}"]
+    if lanes:
+        noting = Member(name, tilewise(["fleet", "offer", "--devices", ",".join(lanes)]), folder, f"{name}-cache")
+        words.append(f"--resources={json.dumps(json.loads(noting.output()))}")
+    return RayNode(name, words, folder, {**environment, "COMPILING_HOST": name}, lanes)
 
 
 _ACTOR = "ray::LaneActor"
+_JOB = processes.__name__.encode()
 _NAME_LENGTH = 15
 """The length to which Linux cuts the names of processes."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -162,6 +200,15 @@ def _session(leader: int | None) -> Iterator[tuple[int, str, float]]:
             fields = rest.split()
             if int(fields[3]) == leader:
                 yield int(pid), name, int(fields[19]) / _TICKS
+
+
+def _jobs(cache: str) -> Iterator[int]:
+    """Yield the processes of jobs that have this cache folder: they have sessions of their own."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if _JOB in words and f"TILEWISE_CACHE={cache}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
 
 
 def _signal(pid: int, number: int) -> None:

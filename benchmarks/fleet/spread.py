@@ -31,6 +31,7 @@ from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.recorded_chip import SUFFIX, Planted, RecordedChip
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.devices.spread import SpreadDevice
@@ -38,7 +39,7 @@ from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
-__all__ = ["bench_spread"]
+__all__ = ["bench_spread", "time_one_problem", "with_speed_up", "write_chips"]
 
 _LANDSCAPES = Path(__file__).resolve().parents[2] / "landscapes"
 _REGRETTED = ("row_reduce-1000x8192", "layer_norm-1000x8192", "softmax-1000x8192")
@@ -116,7 +117,7 @@ def _side_by_side(url: str, store: SqlStore, folder: Path, say: Callable[[str], 
     for count in (1, _CHIPS):
         say(f"jobs on {count} chips")
         name = f"{_NAME} {count}"
-        files = _chips(folder, count, name, float(_SIDE_BY_SIDE["seconds"]), rows_)
+        files = write_chips(folder, count, name, float(_SIDE_BY_SIDE["seconds"]), rows_)
         worker = Worker(f"worker of {count}", url, [f"replay:{file}" for file in files], folder, "cache")
         jobs = Jobs(store.database)
         worker.start()
@@ -134,7 +135,7 @@ def _side_by_side(url: str, store: SqlStore, folder: Path, say: Callable[[str], 
         rows.append(
             {"chips": count, "trials": trials, "seconds": round(took, 2), "per_second": trials / took, "ended": ended}
         )
-    return _with_speed_up(rows, rows[0]["per_second"])
+    return with_speed_up(rows, rows[0]["per_second"])
 
 
 def _until_registered(worker: Worker) -> None:
@@ -152,7 +153,7 @@ def _submit(jobs: Jobs, name: str, chip: int) -> int:
     return jobs.submit(Request(_KERNEL, hashed, shapes, _DTYPE, name, trials, search="random"))[0].id
 
 
-def _with_speed_up(rows: Sequence[dict[str, Any]], one: float) -> list[dict[str, Any]]:
+def with_speed_up(rows: Sequence[dict[str, Any]], one: float) -> list[dict[str, Any]]:
     return [
         row | {"per_second": round(row["per_second"], 2), "speed_up": round(row["per_second"] / one, 2)} for row in rows
     ]
@@ -218,30 +219,36 @@ def _one_problem(store: SqlStore, folder: Path, row: Mapping[str, Any], say: Cal
     for count in (1, row["chips"]):
         say(f"one problem on {count} chips, {row['search']}, {row['seconds']} s a trial")
         name = f"{_NAME} {row['search']} {row['chips']} {count}"
-        files = _chips(folder, count, name, row["seconds"], random.Random(count))
-        spec = registry.load(_KERNEL)
-        problem = make_problem(spec, {"M": 1000, "N": 8192}, _DTYPE)
-        stored = _Stored(store.database)
-        with _Waited([RecordedChip(file) for file in files]) as device:
-            tuning = _Endless(spec, problem, device, stored, budget=Budget(row["each"] * count), search=row["search"])
-            began = time.monotonic()
-            tuning.run()
-            took = time.monotonic() - began
-        trials = len(store.trials(tuning.scope))
-        driver = took - device.waited - stored.wrote
-        shares = {"waiting": device.waited, "database": stored.wrote, "driver": driver}
-        rows.append(
-            {"chips": count, "trials": trials, "seconds": round(took, 2), "per_second": trials / took}
-            | {"trials_a_commit": round(trials / stored.commits, 1)}
-            | {f"{share}_share": round(spent / took, 4) for share, spent in shares.items()}
-            | {f"{share}_ms_a_trial": round(1e3 * shares[share] / trials, 2) for share in ("database", "driver")}
-        )
-    found = _with_speed_up(rows, rows[0]["per_second"])
+        files = write_chips(folder, count, name, row["seconds"], random.Random(count))
+        chips = [RecordedChip(file) for file in files]
+        rows.append(time_one_problem(store, chips, row["search"], row["each"] * count))
+    found = with_speed_up(rows, rows[0]["per_second"])
     return {"search": row["search"], "seconds_a_trial": row["seconds"], "rows": found}
 
 
-def _chips(folder: Path, count: int, name: str, seconds: float, drawn: random.Random) -> list[Path]:
-    """Write the files of chips with this name, and return them."""
+def time_one_problem(store: SqlStore, chips: Sequence[Device], search: str, trials: int) -> dict[str, Any]:
+    """Tune one problem on chips, which are closed then, and return the rate and the shares of the time."""
+    spec = registry.load(_KERNEL)
+    problem = make_problem(spec, {"M": 1000, "N": 8192}, _DTYPE)
+    stored = _Stored(store.database)
+    with _Waited(chips) as device:
+        tuning = _Endless(spec, problem, device, stored, budget=Budget(trials), search=search)
+        began = time.monotonic()
+        tuning.run()
+        took = time.monotonic() - began
+    trials = len(store.trials(tuning.scope))
+    driver = took - device.waited - stored.wrote
+    shares = {"waiting": device.waited, "database": stored.wrote, "driver": driver}
+    return (
+        {"chips": len(chips), "trials": trials, "seconds": round(took, 2), "per_second": trials / took}
+        | {"trials_a_commit": round(trials / stored.commits, 1)}
+        | {f"{share}_share": round(spent / took, 4) for share, spent in shares.items()}
+        | {f"{share}_ms_a_trial": round(1e3 * shares[share] / trials, 2) for share in ("database", "driver")}
+    )
+
+
+def write_chips(folder: Path, count: int, name: str, seconds: float, drawn: random.Random) -> list[Path]:
+    """Write the files of chips of one name, and return them."""
     recording = str(_LANDSCAPES / f"{_REGRETTED[0]}-{_DTYPE}-H200.json.gz")
     files = []
     for number in range(count):

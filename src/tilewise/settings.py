@@ -5,6 +5,7 @@
 | `TILEWISE_DB`    | database URL (default: SQLite in the user's data folder)     |
 | `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
 | `TILEWISE_ARTEFACTS` | database URL of compiled artefacts that hosts share (default: none) |
+| `TILEWISE_FARM`  | socket of a fleet's compile farm; an actor of the fleet sets it for its jobs (default: none) |
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one per usable core)     |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
@@ -33,6 +34,7 @@ class Settings:
     database_url: str
     cache_folder: Path
     artefacts_url: str | None
+    farm: str | None
     data_folder: Path
     jobs: int
     token: str | None
@@ -49,6 +51,7 @@ def read_settings() -> Settings:
         database_url=os.environ.get("TILEWISE_DB") or f"sqlite:///{user_data_path('tilewise') / 'tilewise.db'}",
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
         artefacts_url=os.environ.get("TILEWISE_ARTEFACTS") or None,
+        farm=os.environ.get("TILEWISE_FARM") or None,
         data_folder=Path(os.environ.get("TILEWISE_DATA") or user_data_path("tilewise")),
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
         token=os.environ.get("TILEWISE_TOKEN") or None,

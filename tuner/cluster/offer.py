@@ -20,7 +20,7 @@ from tilewise.errors import InUse, Unavailable
 from tilewise.settings import read_settings
 from tilewise.tuner.workers.file_lock import try_lock
 
-__all__ = ["note", "offered", "resource_of", "resources_of", "taken"]
+__all__ = ["kind_of", "lock_file", "note", "offered", "resource_of", "resources_of", "taken"]
 
 _PREFIX = "tilewise:"
 _DIGITS = 12
@@ -29,6 +29,11 @@ _DIGITS = 12
 def resource_of(lane: Lane) -> str:
     """Return the name of the resource that a lane is a unit of."""
     return f"{_PREFIX}{lane.name}:{digest(lane.toolchain)[:_DIGITS]}"
+
+
+def kind_of(resource: str) -> str:
+    """Return the device name of a resource, or of one of its units (`RESOURCE#NUMBER`)."""
+    return resource.removeprefix(_PREFIX).rpartition(":")[0]
 
 
 def resources_of(lanes: Sequence[Lane]) -> dict[str, int]:
@@ -62,13 +67,18 @@ def taken(resource: str) -> Iterator[Lane]:
     if not lanes:
         raise Unavailable(f"this host noted no lane of {resource}: run tilewise fleet offer with Ray's TILEWISE_CACHE")
     for lane in lanes:
-        if (lock := try_lock(_folder() / digest(lane.id)[:_DIGITS], f"take {lane.id}")) is not None:
+        if (lock := try_lock(lock_file(lane), f"take {lane.id}")) is not None:
             try:
                 yield lane
             finally:
                 lock.release()
             return
     raise InUse(f"other actors have all {len(lanes)} lanes of {resource} on this host")
+
+
+def lock_file(lane: Lane) -> Path:
+    """Return the file whose lock the process has that has taken a lane."""
+    return _folder() / digest(lane.id)[:_DIGITS]
 
 
 def _noted() -> list[Lane]:

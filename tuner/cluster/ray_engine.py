@@ -28,12 +28,13 @@ SETTINGS = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_kill_child_processes_on_worker_exit": "false",
 }
-"""Variables of the environment with which Ray notices a lost head or node within some ten seconds.
+"""Variables of the environment with which Ray notices a lost head or node within some ten seconds, and spares jobs.
 
 By the first, a node asks the head each second whether it belongs to its cluster, and ends when a head that was started
 again says no. By the second, a node or process ends that cannot reach the head for so long; the default is a minute.
-By the others, the head finds that a node is away.
+By those of health checks, the head finds that a node is away. By the last, the process of a job outlives its actor.
 """
 
 _ANSWER_SECONDS = 5.0

@@ -47,7 +47,8 @@ class Device(ABC):
     repeat its times. `settle_seconds` is the time under load after which a device runs at the clock that it keeps:
     before, power and heat have not reached their limits, and what needs most power looks faster than it will be.
     `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from all others, on any host;
-    it is empty if that is not known. `measures_energy`: outcomes have the metric `energy_uj` if the spec needs it.
+    it is empty if that is not known. `host` is the name of the chip's host; it is empty for this one.
+    `measures_energy`: outcomes have the metric `energy_uj` if the spec needs it.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Device(ABC):
     settle_seconds = 0.0
     notes: tuple[str, ...] = ()
     serial = ""
+    host = ""
     measures_energy = False
 
     @abstractmethod

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 
-from tilewise.db.records import Status, Trial, canonical_json
+from tilewise.db.records import Scope, Status, Trial, canonical_json
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
@@ -189,6 +189,9 @@ class SpreadDevice(Device):
             self._measure_factor(self._chips[0], spec, problem)
         outcomes = self._first.race(spec, problem, configs, rounds)
         return [self._noted(outcome, self._chips[0]) for outcome in outcomes] if self._given else outcomes
+
+    def scope(self, spec: KernelSpec, problem: Problem) -> Scope:
+        return self._first.scope(spec, problem)
 
     def memory_bytes(self) -> int:
         return min(device.memory_bytes() for device in self._all)
@@ -394,7 +397,8 @@ def _anchors_of(trials: Sequence[Trial], device: Device) -> list[tuple[Config, f
 
 def _place(device: Device) -> dict[str, str]:
     """Return the facts that tell which chip it is: its id on its host, and its serial if that is known."""
-    return {"chip": device.id, "host": socket.gethostname()} | ({"serial": device.serial} if device.serial else {})
+    here = {"chip": device.id, "host": device.host or socket.gethostname()}
+    return here | ({"serial": device.serial} if device.serial else {})
 
 
 def _is_elsewhere(trial: Trial, here: Mapping[str, str]) -> bool:

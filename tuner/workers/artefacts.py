@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewise.errors import NoSpace, ReadOnly, StoreError, UsageError
 from tilewise.settings import read_settings
+from tilewise.tuner.workers.farm import WAIT_SECONDS
 
 if TYPE_CHECKING:  # every compile process would import SQLAlchemy, shared artefacts or not
     from tilewise.db.artefacts import Artefacts, Claim
@@ -53,7 +54,9 @@ def shared_artefacts() -> SharedArtefacts | None:
 
 def waiting_seconds() -> float:
     """Return the time that a compilation may take longer here because other hosts are waited for."""
-    return _WAIT_SECONDS + _PATIENCE_SECONDS if read_settings().artefacts_url else 0.0
+    settings = read_settings()
+    shared = _WAIT_SECONDS + _PATIENCE_SECONDS if settings.artefacts_url else 0.0
+    return shared + (WAIT_SECONDS if settings.farm else 0.0)
 
 
 @cache

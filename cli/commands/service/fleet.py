@@ -105,12 +105,15 @@ def up(address: str | None, devices: str | None, kernels: tuple[str, ...], url: 
 @_address("to look at  [default: the one that this machine is a node of]")
 @common
 def status(address: str | None, as_json: bool) -> int:
-    """List the devices of a Ray cluster and where their actors run. Exit with 1 if any is missing."""
+    """List the devices of a Ray cluster and where their actors run, and what its farm compiled. Exit with 1 if any
+    device is missing.
+    """
     from tilewise.api.cluster.supervisor import look
+    from tilewise.tuner.cluster.farm import farm_report
     from tilewise.tuner.cluster.ray_engine import connected
 
     with connected(address or "auto") as ray:
-        members = look(ray)
+        members, farm = look(ray), farm_report(ray)
     up = sum(member.is_up for member in members)
     if as_json:
         rows = [
@@ -118,11 +121,14 @@ def status(address: str | None, as_json: bool) -> int:
             | ({} if member.report is None else asdict(member.report))
             for member in members
         ]
-        print_json({"devices": rows, "up": up, "missing": len(members) - up})
+        body = {"devices": rows, "up": up, "missing": len(members) - up}
+        print_json(body | ({"farm": asdict(farm)} if farm else {}))
     else:
         for member in members:
             click.echo(str(member))
         click.echo(f"{up} of {len(members)} devices are up")
+        if farm:
+            click.echo(str(farm))
     return 0 if members and up == len(members) else 1
 
 

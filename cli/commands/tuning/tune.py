@@ -55,6 +55,11 @@ _QUICK_TRIALS = 30
     help="Chips to use at once, such as cuda:0,cuda:1: for a shape each, or for the configs of a single shape.",
 )
 @click.option(
+    "--fleet",
+    metavar="HOST:PORT",
+    help="Use at once all chips of a Ray cluster that have the name in --device, such as 'NVIDIA H200', and no job.",
+)
+@click.option(
     "--trials",
     type=click.IntRange(1),
     help="Limit on the trials per shape, stored ones included, besides the spec's default.  [default: 200]",
@@ -113,6 +118,7 @@ def tune(
     table: str | None,
     device: str,
     devices: str | None,
+    fleet: str | None,
     trials: int | None,
     effort: str,
     timeout: float | None,
@@ -149,7 +155,7 @@ def tune(
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
     _check_words(arguments, program=program, widen=widen, reference=reference, recorded=recorded)
     rungs, wanted = _shapes(shapes, table, misses=misses)
-    chosen = _chosen(kernel, device, devices)
+    chosen = _chosen(kernel, device, devices, fleet, l2)
     if program:
         how_inferred = {"widen": widen, "reference": reference, "recorded": recorded, "quiet": as_json}
         inferred = _inferred(kernel, arguments, how_inferred)
@@ -163,9 +169,10 @@ def tune(
         registry.load(kernel)  # a file without a spec has more to say
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     with open_store(url or read_settings().database_url) as store, ExitStack() as held:
-        opened: Sequence[Device] = [held.enter_context(one) for one in opener(misses or len(problems) > 1)]
+        found = _borrowed(held, fleet, device) if fleet else opener(misses or len(problems) > 1)
+        opened: Sequence[Device] = [held.enter_context(one) for one in found]
         problems = [*problems, *(_untuned(spec, opened[0]) if misses else ())]
-        opened = _spread(opened) if devices and len(problems) == 1 else opened
+        opened = _spread(opened) if (devices or fleet) and len(problems) == 1 else opened
         for problem in problems:
             opened[0].check_memory(spec, problem)
         how: dict[str, Any] = {"trials": trials, "search": search, "seed": seed, "fresh": fresh, "strict": strict}
@@ -338,10 +345,24 @@ def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Devic
     click.echo(f"tilewise: added {count} trials of winners on each other's shapes", err=True)
 
 
-def _chosen(kernel: str, device: str, devices: str | None) -> str | Sequence[str]:
-    """Return the device, or the devices that --devices lists."""
+def _borrowed(held: ExitStack, fleet: str, name: str) -> Sequence[Device]:
+    """Borrow the chips of a cluster that have this name, and keep the connection to it open."""
+    from tilewise.tuner.cluster.borrowed_chip import borrow
+    from tilewise.tuner.cluster.ray_engine import connected
+
+    return borrow(held.enter_context(connected(fleet)), name)
+
+
+def _chosen(kernel: str, device: str, devices: str | None, fleet: str | None, l2: str | None) -> str | Sequence[str]:
+    """Return the device, or the devices that --devices lists; none of this host with --fleet."""
     from tilewise.errors import UsageError
 
+    if fleet is not None:
+        if devices is not None or device == "auto" or ":" in device:
+            raise UsageError("--fleet takes the name of its chips in --device, such as 'NVIDIA H200', and no --devices")
+        if l2 is not None:
+            raise UsageError("--l2 is for devices of this host; those of a fleet start as they always do")
+        return []
     if devices is None:
         return device
     if kernel.startswith("replay:"):

@@ -41,6 +41,7 @@ class Ray:
 
     def __init__(self, **units):
         self.units, self.actors, self.made, self.killed, self.asked = units, {}, [], [], []
+        self.farm = None
         self.util = SimpleNamespace(list_named_actors=self._list)
 
     def nodes(self):
@@ -50,7 +51,11 @@ class Ray:
         return SimpleNamespace(options=lambda **how: SimpleNamespace(remote=lambda *about: self._made(how, about)))
 
     def _made(self, how, about):
+        if how["name"] == "farm":
+            self.farm = self.farm or SimpleNamespace(name="farm", how=how)
+            return self.farm
         self.asked.append({"resource": about[1], **how})
+        assert about[3] is self.farm
         if how["name"] not in self.actors:
             self.made.append(how["name"])
             self.actors[how["name"]] = Actor(self, how["name"])
@@ -83,7 +88,7 @@ class Ray:
 
     def kill(self, actor):
         self.killed.append(actor.name)
-        del self.actors[actor.name]
+        self.actors.pop(actor.name, None)
 
 
 @pytest.fixture
@@ -123,6 +128,7 @@ def test_an_actor_takes_a_unit_of_its_resource_and_outlives_its_supervisor(told)
             "resources": {KIND: 1},
             "max_restarts": -1,
             "max_task_retries": 0,
+            "max_concurrency": 8,
             "name": f"{KIND}#0",
             "namespace": "tilewise",
             "lifetime": "detached",
@@ -137,6 +143,11 @@ def test_an_actor_takes_a_unit_of_its_resource_and_outlives_its_supervisor(told)
         (None, False, "H200#1 is missing: no live node offers a free one"),
         (Report("alpha", 7, "cuda:1"), True, "H200#1 is up on alpha cuda:1"),
         (Report("alpha", 7, "", "no lane is free"), False, "H200#1 waits on alpha: no lane is free"),
+        (
+            Report("alpha", 7, "cuda:1", compiles_here="no node has a CPU"),
+            True,
+            "H200#1 is up on alpha cuda:1, and compiles there, not on the farm: no node has a CPU",
+        ),
     ],
 )
 def test_a_device_is_told_in_a_line(report, up, text):
@@ -175,6 +186,21 @@ def test_an_actor_that_ray_gave_up_is_made_anew(told):
     assert ray.made == [f"{KIND}#0"] * 2
 
 
+def test_all_actors_have_the_one_farm_which_outlives_its_supervisor(told):
+    ray = Ray(alpha=2)
+    Supervisor(ray, "sqlite://", [], told.append).turn()
+    Supervisor(ray, "sqlite://", [], told.append).turn()
+    assert ray.farm.how == {
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": 1,
+        "name": "farm",
+        "namespace": "tilewise",
+        "lifetime": "detached",
+        "get_if_exists": True,
+    }
+
+
 def test_draining_ends_all_actors_and_waits_for_those_that_answer(told):
     ray = Ray(alpha=2)
     supervisor = Supervisor(ray, "sqlite://", [], told.append)
@@ -184,7 +210,7 @@ def test_draining_ends_all_actors_and_waits_for_those_that_answer(told):
     supervisor.turn()
     supervisor.drain()
     assert (first.drained, second.drained) == (True, False)
-    assert ray.killed == [first.name, second.name]
+    assert ray.killed == [first.name, second.name, "farm"]
 
 
 def test_a_look_changes_nothing_and_tells_what_is_missing():

@@ -22,7 +22,7 @@ import pytest
 from service_fixtures import TILEWISE
 
 from tilewise.api.cluster import up
-from tilewise.api.jobs.processes import ProcessEnded
+from tilewise.api.jobs.processes import ProcessEnded, pid_of
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, chips, problems
 from tilewise.cli import main
 from tilewise.db.jobs import Jobs, Request, State
@@ -133,9 +133,13 @@ def test_actors_run_jobs_are_started_again_and_give_jobs_back(fleet, tmp_path):
         return jobs.submit(Request(KERNEL, hashed, [dims], DTYPE, name, trials, search="random"))[0].id
 
     process = start(made)
-    numbers = [submit(0, 200), submit(1, 10)]
+    numbers = [submit(0, 400), submit(1, 10)]
     until(process, lambda: jobs.get(numbers[0]).stored >= 3)  # others see that its process ends
-    os.kill(actor_of(jobs.get(numbers[0])), signal.SIGKILL)
+    actor, runs = actor_of(jobs.get(numbers[0])), jobs.get(numbers[0])
+    os.kill(actor, signal.SIGKILL)
+    until(process, lambda: jobs.get(numbers[0]).stored >= runs.stored + 10)
+    assert jobs.get(numbers[0]).owner == runs.owner  # it outlives its actor, and has no second one
+    os.kill(pid_of(runs.owner), signal.SIGKILL)
     until(process, lambda: jobs.get(numbers[0]).attempts == 2)
     until(process, lambda: jobs.get(numbers[1]).state is State.DONE)
     until(process, lambda: len(Workers(store.database).all()) >= 2)
@@ -148,8 +152,7 @@ def test_actors_run_jobs_are_started_again_and_give_jobs_back(fleet, tmp_path):
 
 def actor_of(job):
     """Return the process that started a job's: its parent."""
-    pid = job.owner.split("/")[-2]
-    with open(f"/proc/{pid}/stat") as stat:
+    with open(f"/proc/{pid_of(job.owner)}/stat") as stat:
         return int(stat.read().rpartition(")")[2].split()[1])
 
 
@@ -215,6 +218,13 @@ def test_a_supervisor_that_lost_the_head_is_started_again_until_one_is_done(ends
 def test_a_cluster_that_never_answered_is_not_asked_again(ends, address, line):
     with pytest.raises(Unavailable, match=line):
         ends(76, address=address)
+
+
+def test_a_supervisor_waits_until_this_machine_is_a_node_of_a_cluster_whose_head_answers(ends, monkeypatch):
+    monkeypatch.setattr(up, "answers", lambda address, seconds: address == "head:1")
+    started, said = ends(76, 76, 77, 76, 0)
+    assert said == ["waiting for this machine to be a node of the cluster at head:1", LOST]
+    assert len(started) == 5
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tilewise.api.jobs import processes
 from tilewise.api.jobs.processes import (
     ProcessEnded,
     ProcessExecutor,
@@ -21,6 +23,7 @@ from tilewise.api.jobs.processes import (
     seen_alive,
     seen_starting,
 )
+from tilewise.tuner.workers.file_lock import try_lock
 
 CALLER = """
 import sys, time
@@ -56,6 +59,44 @@ def test_a_call_has_a_process_of_its_own_and_its_end_is_told():
         executor.shutdown(cancel_futures=True)
         with pytest.raises(ProcessEnded, match="signal 9"):
             running.result(30)
+
+
+OUTLIVED = """
+import sys, time
+from pathlib import Path
+from tilewise.api.jobs.processes import ProcessExecutor
+executor = ProcessExecutor(heir=Path(sys.argv[1]))
+executor.submit(time.sleep, 300)
+print(flush=True)
+time.sleep(300)
+"""
+
+
+def test_what_a_process_with_heirs_had_started_outlives_it_until_nobody_has_its_lock(tmp_path, monkeypatch):
+    file = tmp_path / "lock"
+    caller = subprocess.Popen([sys.executable, "-c", OUTLIVED, str(file)], stdout=subprocess.PIPE)
+    caller.stdout.readline()
+    [started] = children_of(caller.pid)
+    caller.send_signal(signal.SIGKILL)
+    caller.wait()
+    time.sleep(1.5)  # three looks for its parent
+    assert is_alive(started)
+    os.kill(started, signal.SIGKILL)
+
+
+def test_an_heir_is_who_holds_the_lock_and_its_end_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "HEIR_SECONDS", 0.3)
+    lock, done = try_lock(tmp_path / "lock", "hold it"), threading.Event()
+
+    def wait():
+        processes._wait_for_no_heir(tmp_path / "lock")
+        done.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert not done.wait(0.8)
+    lock.release()
+    assert done.wait(30)
 
 
 def test_what_a_killed_process_had_started_ends_without_a_word(tmp_path):

@@ -221,6 +221,19 @@ def test_a_device_that_another_program_holds_rests_and_the_job_goes_to_the_next(
     assert jobs.get(number).lane == "cuda:0"
 
 
+def test_a_reserved_device_has_no_job_and_one_with_a_job_is_not_reserved(jobs, runner):
+    number = submitted(jobs).id
+    assert [runner.reserve(runner.here[0].id) for _ in range(2)] == [True, False]
+    runner.turn()
+    assert jobs.get(number).state is State.QUEUED
+    runner.release(runner.here[0].id)
+    runner.turn()
+    assert jobs.get(number).state is State.RUNNING
+    assert not runner.reserve(runner.here[0].id)
+    runner._executor.end()
+    assert runner.reserve(runner.here[0].id)
+
+
 def test_a_job_whose_deadline_passed_while_it_waited_fails(jobs, runner):
     runner.here = []
     late = datetime.now(UTC) - timedelta(seconds=1)

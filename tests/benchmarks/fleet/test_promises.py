@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tilewise.api.jobs.processes import identity_of
+from tilewise.api.jobs.processes import identity_of, pid_of
 from tilewise.benchmarks.fleet import chips as planted
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, STALE, TOOLCHAIN
-from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, pid_of
+from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults
 from tilewise.db.activity import last_trial
 from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.records import Clock, Scope, Status, Trial
@@ -140,7 +140,7 @@ def test_a_job_that_ends_again_or_badly_is_a_fault(stores):
     seen = Seen(jobs, database)
     job, _ = jobs.submit(Request(KERNEL, "a1", [{"M": 8, "N": 9}], DTYPE, NAMES[0]))
     lease = jobs.claim(job, identity_of(PID, "token"), lane="replay:x")
-    assert pid_of(jobs.get(job.id)) == PID
+    assert pid_of(jobs.get(job.id).owner) == PID
     seen.look()
     assert (seen.ended, seen.lanes) == (0, {"replay:x"})
     jobs.finish(lease, State.FAILED, "it broke", {})

@@ -31,12 +31,14 @@ from typing import Any
 from tilewise.db.records import L2State
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target, Value
+from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES, Part
 from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
 from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 from tilewise.tuner.workers.artefacts import shared_artefacts
+from tilewise.tuner.workers.farm import Order, from_farm
 from tilewise.tuner.workers.worker import crash
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "identity",
     "install_advice",
     "lower",
+    "made_for_farm",
     "missing_packages",
     "target",
     "tool",
@@ -379,8 +382,8 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 
 def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path, locations: bool = False) -> Compiled:
     """Return a kernel's scheduled code under a config's compile options, with source lines if `locations` is set.
-    Results are cached on disk under a hash of everything that they depend on, and shared with other hosts if this one
-    shares artefacts."""
+    Results are cached on disk under a hash of everything that they depend on. A fleet's farm makes them, if there is
+    one; otherwise they are shared with other hosts if this one shares artefacts."""
     flags = [
         f"--target={part}",
         f"--enable-auto-multi-buffer={bool(config.get('multibuffer', True))}",
@@ -391,10 +394,32 @@ def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path
         *(f"--{flag}={value}" for name, flag in _FLAGS.items() if (value := config.get(name, 0)) or value is False),
         *([_LOCATIONS] if locations else []),
     ]
-    key = hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()
-    file = cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
+    file = _file(cache_folder, key := _key(linalg, flags))
     if (kept := _read(file)) is not None:
         return kept
+    if (content := from_farm(Order(_shared_key(key), "ascend", _MAKER, (linalg, flags)))) is not None:
+        _write(file, content)
+        if (kept := _read(file)) is not None:
+            return kept
+    return _made(linalg, flags, file)[0]
+
+
+_MAKER = f"{__name__}:made_for_farm"
+
+
+def made_for_farm(key: str, linalg: str, flags: list[str]) -> tuple[bytes | None, bool]:
+    """Return the artefact of a key for another host, None if the compiler took too long, and whether it was compiled
+    for this. Raises `Unavailable` if this host has another compiler."""
+    if key != _shared_key(here := _key(linalg, flags)):
+        raise Unavailable(f"this host has another compiler: {fingerprint()}")
+    file = _file(read_settings().cache_folder, here)
+    is_new = _read(file) is None and _made(linalg, flags, file)[1]
+    return (file.read_bytes() if _read(file) is not None else None), is_new
+
+
+def _made(linalg: str, flags: list[str], file: Path) -> tuple[Compiled, bool]:
+    """Return a kernel's scheduled code from the hosts' shared artefacts or the compiler, and whether it is the latter;
+    keep it in `file`."""
     made: list[Compiled] = []
 
     def make() -> bytes | None:
@@ -402,10 +427,20 @@ def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path
         return None if made[0].timed_out else gzip.compress(json.dumps(asdict(made[0])).encode(), mtime=0)
 
     shared = shared_artefacts()
-    content = make() if shared is None else shared.made(_shared_key(key), make)
+    content = make() if shared is None else shared.made(_shared_key(_key(linalg, flags)), make)
     if content is not None:
         _write(file, content)
-    return made[0] if made else _read(file) or _compile(linalg, flags)
+    if not made and (kept := _read(file)) is not None:
+        return kept, False
+    return made[0] if made else _compile(linalg, flags), True
+
+
+def _key(linalg: str, flags: list[str]) -> str:
+    return hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()
+
+
+def _file(cache_folder: Path, key: str) -> Path:
+    return cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
 
 
 def _shared_key(key: str) -> str:

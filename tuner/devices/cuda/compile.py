@@ -66,7 +66,7 @@ def compile_config(origin: str, problem: Problem, config: Config, capability: in
     driver.set_active(_Target(capability))
     spec = registry.load(origin)
     began = time.perf_counter()
-    with shared_binaries("cuda"):
+    with shared_binaries("cuda", ENTRY, origin, problem, config, capability):
         kernels = list(compiled(spec, problem, config))
     seconds = time.perf_counter() - began
     return {"shared_bytes": max(int(k.metadata.shared) for k in kernels), "compile_s": round(seconds, 4)}

@@ -26,9 +26,11 @@ def _manager() -> type:
         """Triton's cache on disk. A group that it lacks may come from another host."""
 
         def get_group(self, filename: str) -> Any:
-            found = super().get_group(filename)
-            if not found and (current := session()) is not None and current.fetch(self, filename):
+            found, current = super().get_group(filename), session()
+            if not found and current is not None and current.fetch(self, filename):
                 found = super().get_group(filename)
+            if found and current is not None:
+                current.note(self, filename, found)
             return found
 
         def put_group(self, filename: str, group: Mapping[str, str]) -> Any:

@@ -73,7 +73,7 @@ def compile_config(origin: str, problem: Problem, config: Config, part: str) -> 
     began = time.perf_counter()
     outputs: list[str | None] = []
     try:
-        with shared_binaries(toolchain):
+        with shared_binaries(toolchain, ENTRY, origin, problem, config, part):
             outputs.extend(_compiler_output(kernel, log) for kernel in compiled(spec, problem, config))
     except Exception as error:
         if type(error).__name__ != "MLIRCompilationError":

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import contextmanager
 from subprocess import CompletedProcess
 
 import pytest
@@ -16,6 +17,7 @@ from tilewise.cli import main
 from tilewise.db.exchange.foreign.tables.size_tables import LADDER
 from tilewise.db.records import Status
 from tilewise.db.sql.sql_store import open_store
+from tilewise.tuner.cluster import borrowed_chip, ray_engine
 from tilewise.tuner.devices import registry
 from tilewise.tuner.devices.registry import Family
 from tilewise.tuner.hardware.targets import known_target
@@ -242,6 +244,31 @@ def test_the_configs_of_one_shape_are_spread_over_the_devices_that_are_listed(tw
     assert all(device.evaluated and device.closed for device in made.values())
 
 
+def test_the_configs_of_one_shape_are_spread_over_chips_of_a_fleet_while_its_cluster_is_connected(
+    bowl, capfd, monkeypatch
+):
+    made, open_ = [bowl.FormulaDevice(bowl_us) for _ in range(2)], []
+
+    @contextmanager
+    def connected(address):
+        open_.append(address)
+        yield "ray"
+        assert all(device.closed for device in made)
+        open_.clear()
+
+    monkeypatch.setattr(ray_engine, "connected", connected)
+    monkeypatch.setattr(
+        borrowed_chip, "borrow", lambda ray, name: made if (ray, name) == ("ray", "NVIDIA H200") else []
+    )
+    for number, device in enumerate(made):
+        device.id = f"cuda:{number}"
+    with pytest.raises(SystemExit) as ended:
+        main((*SHAPES[:4], "--fleet", "head:1", "--device", "NVIDIA H200", "--trials", "8", "--json"))
+    [result] = json.loads(capfd.readouterr().out)["results"]
+    assert (ended.value.code, result["dims"]["M"], open_) == (0, 64, [])
+    assert all(device.evaluated for device in made)
+
+
 def test_an_interruption_of_several_says_how_many_trials_are_stored(two_chips, capfd, bowl, monkeypatch):
     def interrupt(device, *given, **how):
         raise KeyboardInterrupt
@@ -257,6 +284,10 @@ def test_an_interruption_of_several_says_how_many_trials_are_stored(two_chips, c
     [
         ((*SHAPES, "--device", "npu", "--devices", "npu:0"), "--device and --devices both choose devices"),
         (("tune", "replay:some.json", "--devices", "npu:0"), "replay:some.json is already a device"),
+        ((*SHAPES, "--fleet", "head:1"), "--fleet takes the name of its chips in --device"),
+        ((*SHAPES, "--fleet", "head:1", "--device", "npu:0"), "--fleet takes the name of its chips in --device"),
+        ((*SHAPES, "--fleet", "head:1", "--device", "H200", "--devices", "npu:0"), "--fleet takes the name"),
+        ((*SHAPES, "--fleet", "head:1", "--device", "H200", "--l2", "warm"), "--l2 is for devices of this host"),
     ],
 )
 def test_devices_that_are_chosen_twice_are_refused(two_chips, capfd, words, said):

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tilewise.errors import Unavailable, UnknownDevice
+from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, parse
 from tilewise.tuner.hardware.ascend_parts import PARTS, part
+from tilewise.tuner.workers.farm import make
 
 MORE_CORES = {
     *("Ascend910B1", "Ascend910B2", "Ascend910B2C"),
@@ -133,6 +135,38 @@ def test_a_host_that_shares_artefacts_compiles_nothing_that_another_has(
     ]
     with pytest.raises(FileNotFoundError):
         toolchain.compile_linalg(text + "\n", target.name, {}, cache_folder=tmp_path / "other")
+
+
+@pytest.mark.parametrize("wanted", ["code", "refusal"])
+def test_a_host_of_a_farm_compiles_nothing_that_the_farm_makes(
+    wanted, row_reduce, problem, rows, linalg, target, tmp_path, monkeypatch
+):
+    config = rows(25, 25, 256) if wanted == "code" else rows(25, 25, 2048)
+    text, orders = linalg(row_reduce, problem(1000, 8192), config), []
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "farm"))
+
+    def answer(order):
+        orders.append((order.key, *make(order)))
+        return orders[-1][1]
+
+    with FarmSocket(answer) as socket:
+        monkeypatch.setenv("TILEWISE_FARM", socket.address)
+        found = [toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path / name) for name in "ab"]
+        monkeypatch.setattr(toolchain, "tool", lambda name: "/nowhere/" + name)
+        found.append(toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path / "b"))
+        assert getattr(found[0], wanted)
+        assert found[1:] == [found[0]] * 2
+        [(key, content, compiled), again] = orders
+        assert (compiled, again) == (True, (key, content, False))
+        with pytest.raises(FileNotFoundError):  # what the farm cannot make is compiled here
+            toolchain.compile_linalg(text + "\n", target.name, {}, cache_folder=tmp_path / "b")
+        assert "No such file or directory" in socket.why
+
+
+def test_a_farm_of_another_compiler_makes_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path))
+    with pytest.raises(Unavailable, match="this host has another compiler: triton-ascend"):
+        toolchain.made_for_farm("a key of another version", "module {}", [])
 
 
 def test_a_refusal_is_kept_too(row_reduce, problem, rows, compiled, tmp_path):

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.npu.compile import effective_options
+from tilewise.tuner.workers.worker import Worker, WorkerFailed
 
 if reason := toolchain.unavailable_reason():
     pytest.skip(reason, allow_module_level=True)
@@ -104,6 +106,34 @@ def test_a_host_that_shares_artefacts_fetches_the_binaries_of_another_and_what_t
     with sqlite3.connect(tmp_path / "shared.db") as database:
         assert database.execute("SELECT count(*) FROM artefacts").fetchone() == (1,)
         assert database.execute("SELECT count(*) FROM compilations").fetchone() == (0,)
+
+
+def test_a_host_of_a_farm_gets_the_binaries_and_what_the_compiler_said_and_compiles_what_the_farm_refused(
+    runner, npu_environment, cann, tmp_path
+):
+    run, _ = runner
+    made = npu_environment(cann) | {"TRITON_CACHE_DIR": str(tmp_path / "farm"), "OMP_NUM_THREADS": "1"}
+    worker, orders, refused = Worker("tilewise.tuner.workers.farm:make", env=made), [], []
+
+    def answer(order):
+        orders.append(order)
+        try:
+            content, compiled = worker.call(order, timeout=300.0)
+        except WorkerFailed as error:
+            refused.append(error.kind)
+            return None
+        assert compiled
+        return content
+
+    with FarmSocket(answer) as socket:
+        said = run(TIGHT, TOO_LARGE, TRITON_CACHE_DIR=str(tmp_path / "here"), TILEWISE_FARM=socket.address)
+    worker.close()
+    assert said[0]["effective_options"] == {"multibuffer": False, "code_motion": False}
+    assert said[1][0] == "CompilerRefused"
+    assert len({order.key for order in orders}) == len(orders) == 2
+    assert refused == ["CompilerRefused"]
+    binaries = [[file.read_bytes() for file in (tmp_path / name).rglob("*.npubin")] for name in ("farm", "here")]
+    assert len(binaries[0]) == 1 and binaries[0] == binaries[1]
 
 
 def test_a_refusal_is_the_compilers_own_first_error_and_taints_nobody(in_processes):
