@@ -320,7 +320,7 @@ SERVICE = (
         about=(*_LAUNCH, "tuner/lookup", "tuner/portfolio", "tuner/prior/nvidia.py"),
         designed="limits on shapes and trials were chosen for the time of a choice, on earlier versions",
         not_designed="these runs, as far as the modules record",
-        note="Shapes of earlier versions took 4 to 189 ms (shapes-h200-earlier.json). An earlier run of `bench runtime` "
+        note="Shapes of earlier versions took 4 to 189 ms (shapes-h200-earlier.json). An earlier `bench runtime` "
         "took 176 ms with one shape, 14 ms with 1,000 and 1.12 s with 100,000 (runtime-h200.json at commit 16c23d3).",
     ),
     Claim(
