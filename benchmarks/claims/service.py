@@ -339,9 +339,10 @@ SERVICE = (
         not_designed="nothing",
         note="A process that asks for each shape once sees only the second. A first time is a query in words that were "
         "not used before: with 1,000 problems the same rows are read again and again. Every problem has a stored "
-        "answer. Since 2026-11-25 answers of one turn of the event loop are sent together; before, first times had 0.26 to "
-        "0.38 of hello (commit ae52af8), without stored answers 0.15 to 0.18 (2026-11-24), and before that 0.17 to 0.22 "
-        "and p99 of 29 to 39 ms (2026-11-22, commit a20ebc4). The yardstick sends each answer by itself, in two parts.",
+        "answer. Since 2026-11-25 answers of one turn of the event loop are sent together; before, first times had "
+        "0.26 to 0.38 of hello (commit ae52af8), without stored answers 0.15 to 0.18 (2026-11-24), and before that "
+        "0.17 to 0.22 and p99 of 29 to 39 ms (2026-11-22, commit a20ebc4). The yardstick sends each answer by itself, "
+        "in two parts.",
     ),
     Claim(
         name="look-ups-by-two-workers",
