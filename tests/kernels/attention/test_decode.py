@@ -135,7 +135,7 @@ def test_the_reference_is_what_one_gets_by_hand():
         assert torch.allclose(found[sequence, head], wanted, atol=1e-12)
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "block", "splits", "dtype"),

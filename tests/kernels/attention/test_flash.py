@@ -204,7 +204,7 @@ def tiles(m, n):
     return {"VARIANT": "plain", "BLOCK_M": m, "BLOCK_N": n}
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(3)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "block", "dtype", "flags"),

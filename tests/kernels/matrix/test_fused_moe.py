@@ -236,7 +236,7 @@ def test_the_reference_quantises_the_inputs_of_both_projections(quant):
 TILES = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 4}
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),

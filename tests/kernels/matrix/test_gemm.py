@@ -268,7 +268,7 @@ def test_the_reference_is_what_one_gets_by_hand():
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),

@@ -53,7 +53,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, spec
     assert verdict.agreed, f"M={m} N={n} {dtype} {config}: {verdict.reason}"
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_triton
 @pytest.mark.parametrize("dtype", FORWARD.dtypes)
 @pytest.mark.parametrize(

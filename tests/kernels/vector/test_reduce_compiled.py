@@ -45,7 +45,7 @@ def compiled(folder, name, dims, config, dtype="float32"):
     return toolchain.compile_linalg(linalg, PART, {}, cache_folder=folder).code
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("name", "dims", "config", "dtype"),
     [
@@ -71,7 +71,7 @@ def test_a_config_compiles_and_moves_little_more_than_it_must(folder, part, name
     assert timed.bytes_in + timed.bytes_out <= 1.1 * spec.bytes(problem) + 1024  # a few bytes move as whole blocks
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("name", ["sum_rows", "prod_rows", "max_rows"])
 @pytest.mark.parametrize("trips", [1, 2])

@@ -73,7 +73,7 @@ def test_both_variants_are_tried_where_a_row_fits_and_one_where_it_does_not(targ
         assert {config["VARIANT"] for config in space.configs} == wanted
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_torch
 @settings(max_examples=6, phases=[Phase.generate])
 @given(st.data())

@@ -170,7 +170,7 @@ def taken(reading: ImportFile) -> list[Trial]:
     return [trial for offer in reading.offers for trial in offer.trials]
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", READABLE)
 @settings(max_examples=EACH, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(seed=st.integers(0, 2**64))

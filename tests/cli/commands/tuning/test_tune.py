@@ -245,7 +245,7 @@ def test_the_configs_of_one_shape_are_spread_over_the_devices_that_are_listed(tw
 
 
 def test_the_configs_of_one_shape_are_spread_over_chips_of_a_fleet_while_its_cluster_is_connected(
-    bowl, capfd, monkeypatch
+    bowl, capfd, monkeypatch, store_url
 ):
     made, open_ = [bowl.FormulaDevice(bowl_us) for _ in range(2)], []
 
@@ -263,7 +263,9 @@ def test_the_configs_of_one_shape_are_spread_over_chips_of_a_fleet_while_its_clu
     for number, device in enumerate(made):
         device.id = f"cuda:{number}"
     with pytest.raises(SystemExit) as ended:
-        main((*SHAPES[:4], "--fleet", "head:1", "--device", "NVIDIA H200", "--trials", "8", "--json"))
+        main(
+            (*SHAPES[:4], "--fleet", "head:1", "--device", "NVIDIA H200", "--trials", "8", "--json", "--db", store_url)
+        )
     [result] = json.loads(capfd.readouterr().out)["results"]
     assert (ended.value.code, result["dims"]["M"], open_) == (0, 64, [])
     assert all(device.evaluated for device in made)

@@ -31,7 +31,7 @@ def verdict(target, cache_folder):
     return verify
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("name", "dims", "dtype", "config", "flags"),
     [

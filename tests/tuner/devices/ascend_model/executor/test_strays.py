@@ -40,6 +40,7 @@ def test_a_read_that_the_result_depends_on_is_wrong(verdict):
     assert "uses element -64 of x_ptr" in found.reason
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("cols", [64, 96])
 def test_cumulative_sums_are_modelled(target, cache_folder, cols):
     spec = registry.load(f"{HELPERS / 'stray_kernels.py'}:RUNNING_SUMS")
