@@ -8,9 +8,12 @@ import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["header", "service_header"]
+if TYPE_CHECKING:
+    from tilewise.db.sql.sql_store import SqlStore
+
+__all__ = ["database_name", "header", "service_header"]
 
 _PACKAGES = (
     *("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend"),
@@ -42,6 +45,12 @@ def service_header(command: str) -> dict[str, Any]:
             **_installed(_SERVING),
         },
     }
+
+
+def database_name(store: SqlStore) -> str:
+    """Return the name and the version of a store's database engine."""
+    dialect = store.database.engine.dialect
+    return f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}"
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:

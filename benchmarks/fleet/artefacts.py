@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.members import Member, tilewise
 from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
 from tilewise.benchmarks.fleet.witness import Compilation, counts, read, witness
@@ -26,7 +26,7 @@ from tilewise.db.records import canonical_json
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import Unavailable
 
-__all__ = ["HITS", "PROBLEMS", "bench_artefacts"]
+__all__ = ["HITS", "PROBLEMS", "bench_artefacts", "new_key"]
 
 HITS = 0.95
 """Share of the second run's compilations that the first run's artefacts have to save."""
@@ -59,7 +59,7 @@ def bench_artefacts(
         hosts = _Hosts(folder, shared, PROBLEMS[:problems], trials)
         say("a host alone, which shares nothing")
         needed = {one.content for one in hosts.run(["alone"], key=None)}
-        key, other_key = hosts.new_key("key"), hosts.new_key("other key")
+        key, other_key = new_key(folder / "key"), new_key(folder / "other key")
         say(f"{len(needed)} artefacts; two hosts at once")
         first = hosts.run(["A", "B"], key)
         say("two new hosts, the second run")
@@ -82,16 +82,22 @@ def bench_artefacts(
         given = " --own-postgresql" if own_postgresql else " --db URL" if url else ""
         header = service_header(f"tilewise bench artefacts --problems {problems} --trials {trials}{given}")
         header["versions"] |= {name: version(name) for name in ("triton-ascend", "ascendnpu-ir")}
-        dialect = store.database.engine.dialect
         return {
             **header,
-            "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+            "database": database_name(store),
             "device": _DEVICE,
             "problems": [" ".join(problem) for problem in PROBLEMS[:problems]],
             "trials": trials,
             **body,
             "faults": faults,
         }
+
+
+def new_key(file: Path) -> Path:
+    """Make an operator's key in a file, and return the file."""
+    file.touch(0o600)
+    file.write_bytes(secrets.token_bytes(32))
+    return file
 
 
 class _Hosts:
@@ -102,13 +108,6 @@ class _Hosts:
         self._log = folder / "compiled"
         self._log.touch()
         self._path = witness(folder / "witness", self._log)
-
-    def new_key(self, name: str) -> Path:
-        """Make an operator's key, and return its file."""
-        file = self._folder / name
-        file.touch(0o600)
-        file.write_bytes(secrets.token_bytes(32))
-        return file
 
     def run(self, names: Sequence[str], key: Path | None) -> list[Compilation]:
         """Have these hosts tune at once, and return what they compiled. Without a key they share nothing.

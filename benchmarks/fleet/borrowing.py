@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.members import Member
 from tilewise.benchmarks.fleet.raylets import RayCluster
 from tilewise.benchmarks.fleet.spread import time_one_problem, with_speed_up, write_chips
@@ -53,13 +53,13 @@ def bench_borrowing(
     with tempfile.TemporaryDirectory(prefix="tilewise-borrowing-") as folder:
         url = url or f"sqlite:///{Path(folder) / 'tiles.db'}"
         with open_store(url, create=True) as store:
-            dialect = store.database.engine.dialect
+            database = database_name(store)
             for count in dict.fromkeys((1, devices)):
                 workers = Workers(store.database)
                 rows.append(_row(url, workers, Path(folder), count, nodes, trials, seconds, search, say))
     return {
         **service_header(f"tilewise bench raylets {words}"),
-        "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+        "database": database,
         "seconds_a_trial": seconds,
         "search": search,
         "rows": with_speed_up(rows, rows[0]["per_second"]),

@@ -7,7 +7,6 @@ cluster, of which only the database of artefacts is left. A witness that is no p
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 import time
@@ -17,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tilewise.benchmarks.common.header import service_header
-from tilewise.benchmarks.fleet.artefacts import HITS, PROBLEMS
+from tilewise.benchmarks.common.header import database_name, service_header
+from tilewise.benchmarks.fleet.artefacts import HITS, PROBLEMS, new_key
 from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
 from tilewise.benchmarks.fleet.raylets import RayCluster
 from tilewise.benchmarks.fleet.witness import counts, read, witness
@@ -66,10 +65,9 @@ def bench_farming(*, problems: int, trials: int, own_postgresql: bool, say: Call
         command = f"tilewise bench artefacts --engine ray --problems {problems} --trials {trials}"
         header = service_header(command + (" --own-postgresql" if own_postgresql else ""))
         header["versions"] |= {name: version(name) for name in ("triton-ascend", "ascendnpu-ir")}
-        dialect = store.database.engine.dialect
         return {
             **header,
-            "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+            "database": database_name(store),
             "device": _DEVICE,
             "problems": [" ".join(problem) for problem in PROBLEMS[:problems]],
             "trials": trials,
@@ -89,9 +87,7 @@ class _Study:
         self._log.touch()
         self._path = witness(folder / "witness", self._log)
         self._seen = self._runs = 0
-        self.key = folder / "key"
-        self.key.touch(0o600)
-        self.key.write_bytes(secrets.token_bytes(32))
+        self.key = new_key(folder / "key")
 
     @contextmanager
     def cluster(self, name: str) -> Iterator[RayCluster]:

@@ -27,7 +27,7 @@ from sqlalchemy import make_url, text
 
 from tilewise.api.jobs.liveness import LEASE_SECONDS
 from tilewise.api.jobs.processes import pid_of
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, Chip, chips, problems
 from tilewise.benchmarks.fleet.members import Server, Worker
 from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
@@ -104,10 +104,9 @@ def bench_fleet(
             f"tilewise bench fleet --problems {count} --devices {devices} --kills {kills} --trials {trials} "
             f"--seconds {seconds:g} --noise {noise:g} --seed {seed}{given}"
         )
-        dialect = store.database.engine.dialect
         return {
             **service_header(command),
-            "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+            "database": database_name(store),
             "problems": count,
             "devices": [{"name": one.planted.name, "slowness": one.planted.slowness} for one in made[:-1]],
             "seconds": {"without_kills": round(calm_seconds), "with_kills": round(killed_seconds)},

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, chips
 from tilewise.benchmarks.fleet.raylets import RayCluster
 from tilewise.db.jobs import Jobs, Request
@@ -37,7 +37,7 @@ def bench_ray_speed(
     with tempfile.TemporaryDirectory(prefix="tilewise-raylets-") as folder:
         url = url or f"sqlite:///{Path(folder) / 'tiles.db'}"
         with open_store(url, create=True) as store:
-            dialect = store.database.engine.dialect
+            database = database_name(store)
             rows = [
                 _rate(url, store, Path(folder), count, shapes, trials, seconds, say)
                 for count in dict.fromkeys((1, devices))
@@ -45,7 +45,7 @@ def bench_ray_speed(
     one = rows[0]["per_second"]
     return {
         **service_header(f"tilewise bench raylets {words}"),
-        "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+        "database": database,
         "seconds_a_trial": seconds,
         "rows": [row | {"speed_up": round(row["per_second"] / one, 2)} for row in rows],
     }

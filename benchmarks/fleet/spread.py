@@ -22,7 +22,7 @@ from typing import Any
 
 from optuna import Study
 
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.members import Worker
 from tilewise.db.jobs import Jobs, Request
 from tilewise.db.records import Scope, Trial
@@ -61,10 +61,9 @@ def bench_spread(*, seeds: int, url: str | None, say: Callable[[str], None]) -> 
         given = " --db URL" if url else ""
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url, create=True))
-        dialect = store.database.engine.dialect
         return {
             **service_header(f"tilewise bench spread --seeds {seeds}{given}"),
-            "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+            "database": database_name(store),
             "regret": [_regrets(name, seeds, say) for name in _REGRETTED],
             "jobs": _side_by_side(url, store, folder, say),
             "one_problem": [_one_problem(store, folder, row, say) for row in _ONE_PROBLEM],

@@ -1,4 +1,4 @@
-"""What programs of calls need: random tensors on an accelerator, and functions of libraries by name."""
+"""The arguments of programs of calls: random tensors on an accelerator, and functions of libraries by name."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.client import Client
 from tilewise.db.exchange.native.export_file import encode, export_native
 from tilewise.db.jobs import Jobs, State
@@ -80,7 +80,7 @@ def soak(
         command = f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} --jobs {jobs}"
         return {
             **service_header(f"{command} --seed {seed}{given}"),
-            "database": _engine(store),
+            "database": database_name(store),
             "seconds": round(seconds),
             **run.figures(),
         }
@@ -354,11 +354,6 @@ class _Soak:
             self._fault_count += 1
             if len(self._faults) < _EXAMPLES:
                 self._faults.append(text)
-
-
-def _engine(store: SqlStore) -> str:
-    dialect = store.database.engine.dialect
-    return f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}"
 
 
 def _growth(samples: Sequence[float]) -> float | None:
