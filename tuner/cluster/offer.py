@@ -1,4 +1,4 @@
-"""What a host offers to a Ray cluster: its lanes, as custom resources, one unit for each device.
+"""The offer of a host to a Ray cluster: its lanes, as custom resources, one unit for each device.
 
 A resource is named after the device name and the toolchain, so that Ray places an actor for a kind of device wherever
 one is free. On its host the actor takes one of the offered lanes, which no other actor there has.

@@ -37,6 +37,12 @@ async def served(app, talk, most=10):
 def writes(monkeypatch):
     """The data of each write to the system, as uvicorn's protocol makes them."""
     made: list[bytes] = []
+    hear(monkeypatch, made.append)
+    return made
+
+
+def hear(monkeypatch, told):
+    """Have `told` hear of the data of each write to the system."""
 
     def heard(self, transport):
         class Listening:
@@ -44,14 +50,13 @@ def writes(monkeypatch):
                 return getattr(transport, name)
 
             def write(self, data):
-                made.append(data)
+                told(data)
                 transport.write(data)
 
         original(self, Listening())
 
     original = Protocol.connection_made
     monkeypatch.setattr(Protocol, "connection_made", heard)
-    return made
 
 
 def test_head_and_body_are_one_write_for_each_of_pipelined_requests(writes):
@@ -118,20 +123,7 @@ def test_answers_of_one_turn_are_sent_one_after_the_other_once_all_are_made(monk
         await send({"type": "http.response.body", "body": b"four"})
         events.append("made")
 
-    original = Protocol.connection_made
-
-    def heard(self, transport):
-        class Listening:
-            def __getattr__(self, name):
-                return getattr(transport, name)
-
-            def write(self, data):
-                events.append("sent")
-                transport.write(data)
-
-        original(self, Listening())
-
-    monkeypatch.setattr(Protocol, "connection_made", heard)
+    hear(monkeypatch, lambda data: events.append("sent"))
 
     async def talk(reader, writer):
         other_reader, other = await asyncio.open_connection(*writer.get_extra_info("peername"))

@@ -1,4 +1,4 @@
-"""What the form of a new job is filled with on a problem's page."""
+"""The values with which the form of a new job is filled on a problem's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench process makes of the times of a device whose clock is a test's: facts, drift, and repeats."""
+"""The bench process on a device whose clock is a test's: facts, drift, and repeats."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What handing out and starting programs beyond the first wave costs."""
+"""The cost of handing out and starting programs beyond the first wave."""
 
 from __future__ import annotations
 
