@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json, write_json
 from tilewise.db.records import shape_text
 
-__all__ = ["attention", "energy", "faults", "kernels", "matrix", "repeatability", "several", "timing"]
+__all__ = ["attention", "energy", "faults", "kernels", "matrix", "repeatability", "require_gpu", "several", "timing"]
 
 
 @click.command()
@@ -21,7 +21,7 @@ __all__ = ["attention", "energy", "faults", "kernels", "matrix", "repeatability"
 @common
 def attention(rounds: int, file: str | None, as_json: bool) -> None:
     """Time attention on an NVIDIA GPU against PyTorch's and the memory rate."""
-    _require_gpu()
+    require_gpu()
     from tilewise.benchmarks.gpu.attention import bench_attention
     from tilewise.cli.progress import working
 
@@ -54,7 +54,7 @@ def _show_attention(body: dict[str, Any]) -> None:
 @common
 def energy(trials: int, rounds: int, file: str | None, as_json: bool) -> None:
     """Tune for the least energy and for the least time on an NVIDIA GPU, and measure the winners in turns."""
-    _require_gpu()
+    require_gpu()
     from tilewise.benchmarks.gpu.energy import bench_energy
     from tilewise.cli.progress import working
 
@@ -182,7 +182,7 @@ def matrix(
     spec = registry.load(kernel)
     cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES[kernel]
     problems = [make_problem(spec, shape, kind) for shape, kind in cases]
-    _require_gpu()
+    require_gpu()
     with open_store(url or read_settings().database_url) as store, CudaDevice() as device:
         budget = Budget(trials or DEFAULT_TRIALS, timeout)
         body = bench_matrix(device, store, spec, problems, budget=budget, rounds=rounds, watcher=Progress)
@@ -276,7 +276,7 @@ def several(trials: int, count: int, rounds: int, file: str | None, as_json: boo
     from tilewise.kernels import registry
     from tilewise.tuner.space.problem_checks import make_problem
 
-    _require_gpu()
+    require_gpu()
     spec = registry.load("row_reduce")
     problems = [make_problem(spec, {"M": 1000 + 64 * step, "N": 8192}, "float32") for step in range(count)]
     with working("several:") as progress:
@@ -309,7 +309,7 @@ def timing(processes: int, file: str | None, as_json: bool) -> None:
     from tilewise.benchmarks.gpu.timing import bench_timing
     from tilewise.cli.progress import working
 
-    _require_gpu()
+    require_gpu()
     with working("timing in") as progress:
         body = bench_timing(processes, progress)
     give(body, as_json, file, _show_timing)
@@ -365,7 +365,7 @@ def repeatability(
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
-    _require_gpu()
+    require_gpu()
     with working("repeatability:") as progress:
         body = bench_repeatability(
             spec,
@@ -417,7 +417,8 @@ def _show_repeatability(body: dict[str, Any]) -> None:
     console.print(f"do_bench takes {ratio:.1f} times as long to time; our winner is {loss:+.2%} of its winner's time.")
 
 
-def _require_gpu() -> None:
+def require_gpu() -> None:
+    """Raise `Unavailable` if this process can use no NVIDIA GPU."""
     from tilewise.errors import Unavailable
     from tilewise.tuner.devices.cuda import device as cuda
 

@@ -237,9 +237,14 @@ def mutants(
     count: int, device: str, journal: str | None, jobs: int, seed: int, file: str | None, as_json: bool
 ) -> None:
     """Make single mistakes in the kernels' source, and count those that verification refuses."""
+    from tilewise.benchmarks.gpu.commands import require_gpu
     from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
     from tilewise.settings import read_settings
+    from tilewise.tuner.devices.registry import choose
 
+    device = choose(device)  # a name that is none would be said of each mutant
+    if device.startswith("cuda"):
+        require_gpu()
     folder = read_settings().cache_folder
     rows: dict[str, Any] = {}
     place = Path(journal) if journal else folder / "mutants.jsonl"

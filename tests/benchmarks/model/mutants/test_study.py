@@ -17,6 +17,7 @@ from tilewise.benchmarks.model.mutants.trial import (
     try_mutant,
     users,
 )
+from tilewise.cli import main
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
 
@@ -125,6 +126,24 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     judged = sum(row["outcome"] == "equivalent" for row in rows.values())
     assert len(Scripted.calls) == 9 - 4 + judged > 5  # each that was not known, and the oracle's
     assert not list(try_mutants(0, 0, DEVICE, tmp_path, journal))
+
+
+@pytest.mark.parametrize(
+    ("device", "line"),
+    [
+        ("model:Ascend910B9", "unknown Ascend part 'Ascend910B9'"),
+        ("modle:Ascend910B4", "unknown device 'modle:Ascend910B4'"),
+        ("cuda", "no device cuda: "),
+    ],
+)
+def test_a_device_that_is_none_is_refused_before_any_mutant_is_tried(device, line, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tilewise.tuner.devices.cuda.device.unavailable_reason", lambda: "none is here")
+    journal = tmp_path / "mutants.jsonl"
+    with pytest.raises(SystemExit) as ended:
+        main(("bench", "mutants", "--device", device, "--journal", str(journal)))
+    assert ended.value.code in (1, 2)
+    assert line in capsys.readouterr().err
+    assert not journal.exists()
 
 
 def test_equivalents_above_a_tenth_count_as_survivors():
