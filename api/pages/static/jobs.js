@@ -40,10 +40,10 @@ async function send(method, path, token, body) {
   return found;
 }
 
-// The token stays in this tab.
+// The token stays in this tab. The user may have typed it before this script was loaded.
 function remembered(form) {
   const field = form.elements.token;
-  field.value = sessionStorage.getItem("token") ?? "";
+  field.value ||= sessionStorage.getItem("token") ?? "";
   return () => { sessionStorage.setItem("token", field.value); return field.value; };
 }
 
@@ -55,6 +55,7 @@ function dims(text) {
   }));
 }
 
+// Without this script, the browser would send the form itself, with the token in the address. So its button waits.
 function onSubmit(id, act) {
   const form = document.getElementById(id);
   if (!form) return;
@@ -64,6 +65,7 @@ function onSubmit(id, act) {
     fault.textContent = "";
     try { await act(form, token()); } catch (error) { fault.textContent = error.message; }
   });
+  form.querySelector("button").disabled = false;
 }
 
 onSubmit("submit", async (form, token) => {

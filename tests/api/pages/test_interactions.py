@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from browsing import DOTS, tab
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
@@ -104,6 +104,20 @@ def test_pasted_shapes_become_one_job_with_its_search_and_priority(page, place):
         job = Jobs(store.database).get(int(page.url.rpartition("/")[2]))
     assert [dict(shape) for shape in job.shapes] == [{"M": 64, "N": 512}, {"M": 128, "N": 512}]
     assert (job.search, job.priority, job.trials, job.device) == ("random", 7, 5, "model:Ascend910B4")
+
+
+def test_a_token_typed_before_the_script_is_loaded_is_kept(page, place):
+    waiting: list[Route] = []
+    page.route("**/static/jobs.js", lambda route: waiting.append(route), times=1)
+    with page.expect_request("**/static/jobs.js"):
+        page.goto(f"{place[0]}/jobs", wait_until="commit")
+    form = page.locator("#submit")
+    form.get_by_label("Shapes").fill("M=2048,N=512")
+    form.get_by_label("Token", exact=True).fill(token(place))
+    expect(form.get_by_role("button", name="Tune")).to_be_disabled()
+    waiting[0].continue_()
+    form.get_by_role("button", name="Tune").click()
+    page.wait_for_url("**/jobs/*")
 
 
 def test_the_list_of_jobs_is_narrowed_and_stays_live(page, place):
