@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import signal
@@ -32,10 +33,10 @@ __all__ = [
     "identity",
     "identity_of",
     "is_gone",
+    "mark_for",
     "new_token",
     "pid_of",
     "seen_alive",
-    "seen_starting",
 ]
 
 
@@ -76,37 +77,38 @@ def new_token() -> str:
 def seen_alive(owner: str | None = None) -> Iterator[None]:
     """Have others with this cache folder see that this process lives, until the block or the process ends.
 
-    They know it as `owner`, by default its `identity`. They see it by a lock on a file, which ends with the process.
-    Raises `Unavailable` if the file cannot be created.
+    They know it as `owner`, by default its `identity`. They see it by a lock on a file, which ends with the process,
+    and which it may have from its start by `mark_for`. Raises `Unavailable` if the file cannot be created.
     """
     file = _mark(owner or identity())
-    with _held(file, "mark this process as alive"):
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
-
-
-@contextmanager
-def seen_starting(token: str) -> Iterator[None]:
-    """Have a process that this one starts with `token` be seen alive before it can show that itself, in the block.
-
-    If this process ends in the block, so does the other, which `ProcessExecutor` sees to, and others see that both have
-    ended until one calls `forget`. Raises `Unavailable` as `seen_alive`.
-    """
-    with _held(_mark(_starting(token)), "mark a process as starting"):
-        yield
-
-
-@contextmanager
-def _held(file: Path, why: str) -> Iterator[None]:
-    """Hold the lock on a file in the block, unless another has it."""
-    lock = try_lock(file, why)
+    lock = try_lock(file, "mark this process as alive")
     try:
         yield
     finally:
+        file.unlink(missing_ok=True)
         if lock is not None:
             lock.release()
+
+
+@contextmanager
+def mark_for(token: str) -> Iterator[int | None]:
+    """Make the mark of a process that is to be started with `token`; yield a descriptor of it for the process.
+
+    Whatever becomes of this process, others see the one that inherits the descriptor alive until it ends, and then that
+    it has ended until one calls `forget`. None if the file cannot be created, of which `seen_alive` tells.
+    """
+    mark = _mark(token)
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(mark, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        yield None
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # as `try_lock` does, whose lock cannot be handed on
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def is_gone(owner: str) -> bool | None:
@@ -116,12 +118,7 @@ def is_gone(owner: str) -> bool | None:
     """
     if not owner.startswith(f"{_host()}/"):
         return None
-    left = [is_left for name in (_starting(owner), owner) if (is_left := _is_left(_mark(name))) is not None]
-    return all(left) if left else None
-
-
-def _is_left(mark: Path) -> bool | None:
-    """Return whether the process that made a mark has ended; None if unknown."""
+    mark = _mark(owner)
     if not mark.exists():
         return None
     try:
@@ -135,17 +132,12 @@ def _is_left(mark: Path) -> bool | None:
 
 
 def forget(owner: str) -> None:
-    """Remove what a process that has ended, and the one that started it, left behind to be seen alive."""
-    for name in (owner, _starting(owner)):
-        _mark(name).unlink(missing_ok=True)
+    """Remove what a process that has ended left behind to be seen alive."""
+    _mark(owner).unlink(missing_ok=True)
 
 
 def _mark(owner: str) -> Path:
     return read_settings().cache_folder / "processes" / owner.rpartition("/")[2]
-
-
-def _starting(owner: str) -> str:
-    return f"{owner}.starting"
 
 
 @cache
@@ -188,12 +180,14 @@ class ProcessExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[None]:  # type: ignore[override]
         return self.start(fn, *args, **kwargs)[1]
 
-    def start(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[int, Future[None]]:
-        """Do what `submit` does, and return the process's id too."""
+    def start(
+        self, fn: Callable[..., Any], /, *args: Any, inherited: int | None = None, **kwargs: Any
+    ) -> tuple[int, Future[None]]:
+        """Do what `submit` does, with a file descriptor that the process inherits; return the process's id too."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
-            process = _start(pickle.dumps((fn, args, kwargs)), self._heir)
+            process = _start(pickle.dumps((fn, args, kwargs)), self._heir, inherited)
             self._running.add(process)
         threading.Thread(target=self._await, args=(process, future), daemon=True).start()
         return process.pid, future
@@ -225,8 +219,8 @@ class ProcessExecutor(Executor):
             future.set_exception(ProcessEnded(f"its process ended with {how}", code))
 
 
-def _start(call: bytes, heir: Path | None) -> subprocess.Popen[bytes]:
-    """Start a process for a pickled call, which it inherits as a file in memory.
+def _start(call: bytes, heir: Path | None, inherited: int | None) -> subprocess.Popen[bytes]:
+    """Start a process for a pickled call, which it inherits as a file in memory, like the other descriptor.
 
     The file is complete before the process starts: if the caller is killed, no process waits for the rest of a call.
     """
@@ -236,6 +230,7 @@ def _start(call: bytes, heir: Path | None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, str(os.getpid()), *([str(heir)] if heir else [])],
             stdin=memory,
+            pass_fds=() if inherited is None else (inherited,),
             env={**os.environ, "PYTHONPATH": import_path()},
             start_new_session=heir is not None,  # it does not end with its parent's processes either
         )

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 
@@ -29,14 +29,14 @@ from tilewise.api.jobs.processes import (
     identity,
     identity_of,
     is_gone,
+    mark_for,
     new_token,
     seen_alive,
-    seen_starting,
 )
 from tilewise.api.jobs.work import Place
 from tilewise.db.queue import Job, Lease, Queue, State
 from tilewise.db.workers import Lane, Workers
-from tilewise.errors import TilewiseError, Unavailable
+from tilewise.errors import TilewiseError
 from tilewise.kernels import registry
 from tilewise.kernels.signing import Arrivals
 
@@ -204,14 +204,10 @@ class Runner:
         if job is None:
             return
         others = any(other.takes(job.device, job.toolchain) for other in self._lanes() if other != lane)
-        token, starting = new_token(), ExitStack()
-        with suppress(Unavailable):  # the process itself reports it
-            starting.enter_context(seen_starting(token))
-        pid, self._futures[lane.id] = self._executor.start(
-            run_job, self._place, job.id, registry.place(job.kernel), lane.id, token, wait=not others
-        )
+        about = (self._place, job.id, registry.place(job.kernel), lane.id, token := new_token())
+        with mark_for(token) as mark:
+            pid, self._futures[lane.id] = self._executor.start(run_job, *about, wait=not others, inherited=mark)
         owner = identity_of(pid, token)
-        self._futures[lane.id].add_done_callback(lambda _: starting.close())
         # The process waits for its lease. It is claimed here, so that no other worker starts one for this job.
         lease = self._jobs.claim(job, owner, host=socket.gethostname(), lane=lane.id)
         if lease is None:

@@ -19,9 +19,9 @@ from tilewise.api.jobs.processes import (
     identity,
     identity_of,
     is_gone,
+    mark_for,
     new_token,
     seen_alive,
-    seen_starting,
 )
 from tilewise.tuner.workers.file_lock import try_lock
 
@@ -162,14 +162,45 @@ def test_a_forked_process_has_an_identity_of_its_own():
     os.wait()
 
 
-def test_a_process_that_is_being_started_is_seen_alive_until_its_starter_is_done():
-    token = new_token()
-    owner = identity_of(1234, token)
-    assert is_gone(owner) is None
-    with seen_starting(token):
-        assert is_gone(owner) is False
+STARTER = """
+import sys, time
+from pathlib import Path
+from tilewise.api.jobs.processes import ProcessExecutor, identity_of, mark_for, new_token
+with mark_for(token := new_token()) as mark:
+    pid, _ = ProcessExecutor(heir=Path(sys.argv[1])).start(time.sleep, 60, inherited=mark)
+print(pid, identity_of(pid, token), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_is_seen_alive_from_its_start_to_its_end_even_if_its_starter_is_killed(tmp_path):
+    words = [sys.executable, "-c", STARTER, str(tmp_path / "heir")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as starter:
+        pid, owner = starter.stdout.readline().split()
+        starter.kill()
+    try:
+        assert is_gone(owner) is False  # it can hardly have imported anything yet
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
+    give_up = time.monotonic() + 30
+    while is_gone(owner) is not True and time.monotonic() < give_up:
+        time.sleep(0.01)
     assert is_gone(owner) is True
-    with seen_alive(owner):
-        assert is_gone(owner) is False  # it shows itself, though its starter is done
+
+
+def test_a_process_that_ended_before_it_could_show_itself_is_seen_as_gone():
+    with ProcessExecutor() as executor, mark_for(token := new_token()) as mark:
+        pid, ended = executor.start(os._exit, 3, inherited=mark)
+        with pytest.raises(ProcessEnded):
+            ended.result(30)
+    owner = identity_of(pid, token)
+    assert is_gone(owner) is True
     forget(owner)
     assert is_gone(owner) is None
+
+
+def test_a_mark_that_cannot_be_made_is_none(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "file"))
+    with mark_for("token") as mark:
+        assert mark is None

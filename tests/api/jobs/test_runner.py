@@ -119,16 +119,18 @@ class Executor:
     """Starts nothing; `futures` are those of the processes that it pretends to have started, by process id."""
 
     def __init__(self):
-        self.futures, self.calls = {}, []
+        self.futures, self.calls, self._inherited = {}, [], []
 
-    def start(self, function, *given, **how):
+    def start(self, function, *given, inherited=None, **how):
         pid, future = 1000 + len(self.futures), Future()
         self.futures[pid] = future
+        self._inherited.append(os.dup(inherited))
         self.calls.append((*given, how))
         return pid, future
 
     def end(self, code=None):
         """End the process that was started last."""
+        os.close(self._inherited[-1])
         future = self.futures[max(self.futures)]
         if code is None:
             future.set_result(None)
