@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ SECTIONS: Mapping[str, Sequence[Claim]] = {
     "A fleet": FLEET,
 }
 
+_LONGEST_RUN = timedelta(hours=6)
+"""No run whose file tells only its end took longer."""
+
 CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)
 
 _HEAD = """# Results
@@ -50,12 +53,12 @@ Ascend part, a *measured* one from an accelerator, a *host* one from a processor
 where it names a module by an earlier path, the present command follows. `FILES (6)` stands for six file names, which
 the raw file lists.
 
-*Commits* compares the date that the raw file holds (of several, the first) with the last commit to the modules that
-the claim is about, where comments, docstrings and imports do not count. Where the file names no hour, code of the
-same day leaves the order open. Code counts from its commit on: code that ran before it was committed is newer than
-its figure. **Older than the code** means that the figure may no longer hold; run its command to find out. "By only
-names and texts" means that the modules have changed since, but neither their structure nor their numbers. Files of
-*earlier* runs do not count.
+*Commits* compares the time at which the raw file's run began (of several, the first) with the last commit to the
+modules that the claim is about, where comments, docstrings and imports do not count. Older files tell only when their
+run ended, or the day: code of the six hours before, or of that day, leaves the order open. Code counts from its commit
+on: code that ran before it was committed is newer than its figure. **Older than the code** means that the figure may
+no longer hold; run its command to find out. "By only names and texts" means that the modules have changed since, but
+neither their structure nor their numbers. Files of *earlier* runs do not count.
 
 Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
 """
@@ -176,17 +179,26 @@ def age(claim: Claim, files: RawFiles, history: History | None) -> str:
         return "not known, because git has no history here"
     oldest = min(claim.files, key=lambda path: moment(_date(files.body(path))))
     date = _date(files.body(oldest))
-    has_hour = "T" in date
-    first, last = moment(date), moment(date) + timedelta(days=0 if has_hour else 1)
-    raw = f"raw of {first:%Y-%m-%d %H:%M}, " if has_hour else f"raw of {date}, "
+    first, last = _run(files.body(oldest))
+    raw = f"raw of {moment(date):%Y-%m-%d %H:%M}, " if "T" in date else f"raw of {date}, "
     raw += history.commit_of(oldest)
     code, logic = (_last([history.code(path, names=names) for path in claim.about]) for names in (True, False))
     if not code.is_after(first):
         return f"{raw}; code {code.text} ({code.path})"
     if not logic.is_after(first):
         return f"{raw}; code {code.text} ({code.path}); older than the code by only names and texts"
-    mark = "**older than the code**" if logic.is_after(last) else "perhaps older than the code: of the same day"
+    mark = "**older than the code**" if logic.is_after(last) else "perhaps older than the code: it tells no beginning"
     return f"{raw}; code {logic.text} ({logic.path}); {mark}"
+
+
+def _run(body: Mapping[str, Any]) -> tuple[datetime, datetime]:
+    """Return the first and the last moment at which a raw file's run may have begun."""
+    date = _date(body)
+    if "T" not in date:
+        return moment(date), moment(date) + timedelta(days=1)
+    if "began" in body:
+        return moment(body["began"]), moment(body["began"])
+    return moment(date) - _LONGEST_RUN, moment(date)
 
 
 def _commits_in_all(files: RawFiles, history: History | None) -> str:

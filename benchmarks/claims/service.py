@@ -341,8 +341,8 @@ SERVICE = (
         "not used before: with 1,000 problems the same rows are read again and again. Every problem has a stored "
         "answer. Since 2026-11-25 answers of one turn of the event loop are sent together; before, first times had "
         "0.26 to 0.38 of hello (commit ae52af8), without stored answers 0.15 to 0.18 (2026-11-24), and before that "
-        "0.17 to 0.22 and p99 of 29 to 39 ms (2026-11-22, commit a20ebc4). The yardstick sends each answer by itself, "
-        "in two parts.",
+        "0.16 to 0.29 (2026-11-22, commit b1aff8e), and 0.17 to 0.22 with p99 of 29 to 39 ms (2026-11-22, commit "
+        "a20ebc4). The yardstick sends each answer by itself, in two parts.",
     ),
     Claim(
         name="look-ups-by-two-workers",

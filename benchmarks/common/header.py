@@ -1,4 +1,4 @@
-"""Headers of recorded benchmarks: command, date, device or machine, and versions."""
+"""Headers of recorded benchmarks: command, beginning and end, device or machine, and versions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["database_name", "header", "service_header"]
 
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 _PACKAGES = (
     *("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend"),
     *("botorch", "cmaes", "smac"),
 )
+_BEGAN = _now()
+"""When this process did, or a moment after: what it runs is the code of this time."""
+
 _SERVING = ("fastapi", "psycopg", "ray", "sqlalchemy", "starlette", "uvicorn", "uvloop")
 
 
@@ -26,7 +34,8 @@ def header(command: str, clock: str, device: str = f"none ({platform.machine()} 
     """Return the header; `clock` is that of the searched times. Without a device recorded times are replayed."""
     return {
         "command": command,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "began": _BEGAN,
+        "date": _now(),
         "device": device,
         "clock": clock,
         "versions": {"python": platform.python_version(), **_installed(_PACKAGES)},
@@ -37,7 +46,8 @@ def service_header(command: str) -> dict[str, Any]:
     """Return the header of a benchmark of the service, which times requests on this machine's processor alone."""
     return {
         "command": command,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "began": _BEGAN,
+        "date": _now(),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
         "versions": {
             "python": platform.python_version(),

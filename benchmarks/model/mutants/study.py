@@ -30,7 +30,7 @@ _REASONS = Path(__file__).with_name("equivalent.toml")
 """Names of mutants by the reason why they are equivalent. A name changes with the module's source."""
 
 EQUIVALENT_SHARE = 0.1
-"""Share of all mutants that may be equivalent; those above it count as survivors."""
+"""Share of the mutants whose compiled code differs that may be equivalent; those above it count as survivors."""
 
 
 def try_mutants(
@@ -124,7 +124,8 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts. Those that the oracle cannot separate count as survivors above `EQUIVALENT_SHARE`."""
     outcomes = Counter(row["outcome"] for row in rows)
     refused, equivalent = outcomes["refused"], outcomes["equivalent"]
-    survived = outcomes["survived"] + max(0, equivalent - int(EQUIVALENT_SHARE * len(rows)))
+    differ = refused + outcomes["survived"] + equivalent
+    survived = outcomes["survived"] + max(0, equivalent - int(EQUIVALENT_SHARE * differ))
     judged = refused + survived
     return {
         "mutants": len(rows),

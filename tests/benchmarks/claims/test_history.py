@@ -72,8 +72,8 @@ def repository(tmp_path):
     return repository
 
 
-def made(day, hour="T11:00:00+00:00"):
-    return json.dumps({"date": f"2026-01-{day:02}{hour}"})
+def made(day, hour="T11:00:00+00:00", **more):
+    return json.dumps({"date": f"2026-01-{day:02}{hour}", **more})
 
 
 def test_a_file_made_after_its_code_has_no_mark(repository):
@@ -96,10 +96,20 @@ def test_a_file_that_is_committed_again_is_as_old_as_before(repository):
 def test_without_an_hour_code_of_the_same_day_leaves_the_order_open(repository):
     repository.commit(raw_json=made(2, ""))
     assert repository.age().startswith("raw of 2026-01-02, in ")
-    assert repository.age().endswith("; perhaps older than the code: of the same day")
+    assert repository.age().endswith("; perhaps older than the code: it tells no beginning")
     repository.commit(raw_json=made(1, ""))
     assert repository.age().endswith("**older than the code**")
     repository.commit(raw_json=made(3, ""))
+    assert "older" not in repository.age()
+
+
+def test_code_that_changed_in_the_run_is_newer_than_the_file(repository):
+    during = "T13:00:00+00:00"
+    repository.commit(raw_json=made(2, during))
+    assert repository.age().endswith("; perhaps older than the code: it tells no beginning")
+    repository.commit(raw_json=made(2, during, began="2026-01-02T11:00:00+00:00"))
+    assert repository.age().endswith("**older than the code**")
+    repository.commit(raw_json=made(2, during, began="2026-01-02T12:30:00+00:00"))
     assert "older" not in repository.age()
 
 

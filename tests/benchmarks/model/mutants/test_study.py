@@ -154,5 +154,5 @@ def test_equivalents_above_a_tenth_count_as_survivors():
     assert (told["refused"], told["survived"], told["share_refused"]) == (80, 2, round(80 / 82, 4))
     assert told["of_these_refused_where_the_oracle_looked"] == 0
     above = summary["counting_equivalents_above_a_tenth"]
-    assert above == {"survived": 2 + 8, "share_refused": round(80 / 90, 4)}  # 12 of 120 may be equivalent
+    assert above == {"survived": 2 + 10, "share_refused": round(80 / 92, 4)}  # 10 of 102 may be equivalent
     assert json.dumps(summary)
