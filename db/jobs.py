@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -200,14 +200,18 @@ class Jobs(Queue):
         now = self.get(job.id)
         return lease if now.state is State.RUNNING and now.lease == lease else None
 
-    def store(self, store: SqlStore, lease: Lease, number: int | None = None) -> SqlStore:
+    def store(
+        self, store: SqlStore, lease: Lease, before: Callable[[], None] = lambda: None, *, number: int | None = None
+    ) -> SqlStore:
         """Return the store for the owner's trials. Its writes raise `LeaseLost` once the job is not the owner's.
 
-        With a `number`, it is for one write of the lease, and raises `Repeated` if that or a later one was stored.
+        Each calls `before`, which may refuse it. With a `number`, it is for one write of the lease, and raises
+        `Repeated` if that or a later one was stored.
         """
         numbered = {} if number is None else {"written": number}
 
         def check(connection: Connection, new: int) -> None:
+            before()
             change = _held(lease).values(stored=_J.stored + new, **numbered)
             if connection.execute(change if number is None else change.where(_J.written < number)).rowcount:
                 return

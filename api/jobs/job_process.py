@@ -14,12 +14,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from tilewise.api.jobs.liveness import LEASE_SECONDS
 from tilewise.api.jobs.processes import IN_USE, identity_of, seen_alive
 from tilewise.api.jobs.work import Place, open_work
 from tilewise.db.queue import Job, Lease, Queue, State
@@ -85,10 +86,40 @@ def run_job(place: Place, number: int, kernel: str, lane: str, token: str, *, wa
         if fault:
             jobs.finish(job.lease, State.FAILED, fault, {})
             return
-        run = _Run(work.store_under(job.lease), jobs, job, job.lease, kernel, lane=lane, wait=wait)
+        store = work.store_under(job.lease, held.enter_context(_running_on(job)))
+        run = _Run(store, jobs, job, job.lease, kernel, lane=lane, wait=wait)
         run.to_the_end()
     if run.device_was_in_use:
         sys.exit(IN_USE)
+
+
+@contextmanager
+def _running_on(job: Job) -> Iterator[Callable[[], None]]:
+    """Yield a function that raises `LeaseLost` once this process was stopped for as long as a lease.
+
+    Others could have taken its job then, and did, unless none of them ran either.
+    """
+    ended, seen, was_stopped = threading.Event(), time.monotonic(), False
+
+    def look() -> None:
+        nonlocal seen, was_stopped
+        was_stopped = was_stopped or time.monotonic() - seen > LEASE_SECONDS
+        seen = time.monotonic()
+
+    def check() -> None:
+        look()
+        if was_stopped:
+            raise LeaseLost(f"job {job.id}: its process was stopped for a while, and gives it back")
+
+    def keep_looking() -> None:
+        while not ended.wait(BEAT_SECONDS):
+            look()
+
+    threading.Thread(target=keep_looking, daemon=True, name="stops").start()
+    try:
+        yield check
+    finally:
+        ended.set()
 
 
 def _claimed(jobs: Queue, number: int, owner: str) -> Job | None:
@@ -136,7 +167,7 @@ class _Run(Watcher):
             return self._give_back
         except LeaseLost as error:
             _log.warning("%s", error)
-            return lambda: None
+            return self._give_back
         except StoreError as error:  # the database may be back for the next attempt
             _log.error("job %d: %s", self._job.id, error)
             return partial(self._take_back, str(error))

@@ -115,16 +115,16 @@ def kernels_of(link: Link) -> Shelf:
     return cast(Shelf, _implemented(Shelf, "kernels", link))
 
 
-def store_of(link: Link, lease: Lease | None = None) -> Store:
-    """Return the server's store, as far as a tuning needs it. It writes for the job of a lease only."""
-    return cast(Store, _implemented(Store, "store", link, _Writer(link, lease), close=lambda _: link.close()))
+def store_of(link: Link, lease: Lease | None = None, before: Callable[[], None] = lambda: None) -> Store:
+    """Return the server's store, as far as a tuning needs it. It writes for the job of a lease only, after `before`."""
+    return cast(Store, _implemented(Store, "store", link, _Writer(link, lease, before), close=lambda _: link.close()))
 
 
 class _Writer:
     """Numbers the writes of a lease, and sends one after the other. Its process alone has the lease."""
 
-    def __init__(self, link: Link, lease: Lease | None) -> None:
-        self._link, self._lease = link, lease
+    def __init__(self, link: Link, lease: Lease | None, before: Callable[[], None]) -> None:
+        self._link, self._lease, self._before = link, lease, before
         self._numbers = itertools.count(time.monotonic_ns())  # rises over all writers of a process
         self._one_at_a_time = threading.Lock()
 
@@ -132,6 +132,7 @@ class _Writer:
         if self._lease is None:
             raise StoreError("a worker without a database stores trials of its jobs only")
         with self._one_at_a_time:
+            self._before()
             return self._link.call(operation, arguments, lease=asdict(self._lease), number=next(self._numbers))
 
 

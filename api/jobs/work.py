@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tilewise.api.jobs.remote import Link, Server, kernels_of, queue_of, store_of, workers_of
 from tilewise.db.jobs import Jobs
@@ -23,12 +24,16 @@ Place = str | Server
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A queue and what belongs to it. `store_under` returns the store for the trials of a lease."""
+    """A queue and what belongs to it.
+
+    `store_under` returns the store for the trials of a lease, which calls a function before each write. What that
+    raises refuses the write.
+    """
 
     jobs: Queue
     workers: Workers
     kernels: Shelf
-    store_under: Callable[[Lease], Store]
+    store_under: Callable[[Lease, Callable[[], None]], Store]
 
 
 @contextmanager
@@ -39,8 +44,9 @@ def open_work(place: Place, *, patience: float = 0.0) -> Iterator[Work]:
     """
     if isinstance(place, Server):
         with closing(Link(place, patience=patience)) as link:
-            yield Work(queue_of(link), workers_of(link), kernels_of(link), lambda lease: store_of(link, lease))
+            yield Work(queue_of(link), workers_of(link), kernels_of(link), partial(store_of, link))
         return
     with open_store(place, create=True) as store:
         database, jobs = store.database, Jobs(store.database)
-        yield Work(jobs, Workers(database), SignedKernels(database), lambda lease: jobs.store(store, lease))
+        store_under = partial(jobs.store, store)
+        yield Work(jobs, Workers(database), SignedKernels(database), store_under)

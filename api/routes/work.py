@@ -105,7 +105,7 @@ def _target(
             raise UsageError(f"{operation.name} needs the lease of a job, and a number that rises with each write")
         lease = bounds.stored(Lease(body.lease["job"], body.lease["owner"], body.lease["number"]))
         bounds.check_scope(lease, arguments["scope"])
-        return service.jobs_writer.store(service.writer, lease, body.number)
+        return service.jobs_writer.store(service.writer, lease, number=body.number)
     store = service.writer if operation.writes else service.store
     match operation.part:
         case "jobs":

@@ -283,7 +283,8 @@ class _Fleet:
             now = self._jobs.get(job.id)
             taken = now.attempts > job.attempts or now.state is State.QUEUED
             self.seen.pauses.append(Pause(job.id, pid_of(job.owner), last, taken))
-            if not taken and not now.state.is_final:
+            # Where Ray's head was lost meanwhile, nobody was there to take it. Then the process gives it back.
+            if not taken and not now.state.is_final and not self._are_mended:
                 self.faults.append(f"job {job.id}, whose owner was stopped, was not taken over")
 
     @contextmanager

@@ -4,7 +4,7 @@ goes to the server's database."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import delete
@@ -88,9 +88,11 @@ class ServedJobs(Jobs):
         super().__init__(store.database)
         self.served = queue_of(store.link)
 
-    def store(self, store: SqlStore, lease: Lease, number: int | None = None) -> SqlStore:
+    def store(
+        self, store: SqlStore, lease: Lease, before: Callable[[], None] = lambda: None, *, number: int | None = None
+    ) -> SqlStore:
         assert isinstance(store, ServedStore)
-        return ServedStore(super().store(store, lease, number).database, store.link, lease)
+        return ServedStore(super().store(store, lease, before, number=number).database, store.link, lease)
 
 
 @_through("workers")

@@ -143,6 +143,27 @@ def test_sigterm_ends_the_process_after_its_trial_and_the_job_waits_again(on_the
     assert len(stored) < len(device.evaluated) + 2
 
 
+def test_a_process_that_was_stopped_for_as_long_as_a_lease_stores_nothing_more_and_gives_its_job_back(
+    on_the_bowl, bowl, store_url, monkeypatch
+):
+    stopped_for = 0.0
+
+    def stops(config):
+        nonlocal stopped_for
+        if config["TILE"] == 5:
+            stopped_for = job_process.LEASE_SECONDS + 1
+        return bowl.time_us(config)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stopped_for, sleep=time.sleep)
+    monkeypatch.setattr(job_process, "time", clock)
+    job, device = on_the_bowl(stops)
+    assert (job.state, job.owner, job.fruitless) == (State.QUEUED, "", 0)
+    tiles = [config["TILE"] for config in device.evaluated]
+    assert tiles[-1] >= 5
+    stored = {trial.config["TILE"] for trial in trials_of(store_url)}
+    assert stored and stored == set(tiles[: tiles.index(5)])
+
+
 def test_a_trial_that_takes_too_long_after_sigterm_is_dropped(on_the_bowl, store_url, monkeypatch):
     monkeypatch.setattr(job_process, "_GRACE_SECONDS", 0.05)
 
@@ -202,17 +223,17 @@ def test_a_job_whose_device_another_program_holds_waits_again(store_url, jobs, m
 
 
 @pytest.mark.parametrize(
-    ("error", "state", "reason"),
+    ("error", "state", "reason", "fruitless"),
     [
-        (UsageError("no such shape"), State.FAILED, "no such shape"),
-        (ValueError("a fault"), State.FAILED, "internal error: ValueError: a fault"),
-        (StoreError("the disk is full"), State.QUEUED, ""),
-        (job_process._Cancelled(), State.CANCELLED, ""),
-        (LeaseLost("another has it"), State.RUNNING, ""),
+        (UsageError("no such shape"), State.FAILED, "no such shape", 0),
+        (ValueError("a fault"), State.FAILED, "internal error: ValueError: a fault", 0),
+        (StoreError("the disk is full"), State.QUEUED, "", 1),
+        (job_process._Cancelled(), State.CANCELLED, "", 0),
+        (LeaseLost("it was stopped for a while"), State.QUEUED, "", 0),
     ],
 )
 def test_the_end_of_a_job_follows_from_the_error_that_ended_it(
-    error, state, reason, store_url, jobs, monkeypatch, signals
+    error, state, reason, fruitless, store_url, jobs, monkeypatch, signals
 ):
     def fail(device, *, wait):
         raise error
@@ -221,8 +242,7 @@ def test_the_end_of_a_job_follows_from_the_error_that_ended_it(
     lease = claimed(jobs)
     run(store_url, lease.job)
     ended = jobs.get(lease.job)
-    assert (ended.state, ended.reason) == (state, reason)
-    assert ended.fruitless == (state is State.QUEUED)
+    assert (ended.state, ended.reason, ended.fruitless) == (state, reason, fruitless)
 
 
 @pytest.fixture
