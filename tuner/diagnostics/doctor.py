@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from tilewise.db.summary import Summary, summarize
-from tilewise.errors import StoreError, Unavailable
+from tilewise.errors import StoreError, Unavailable, UsageError
+from tilewise.kernels.signing import read_key
 from tilewise.settings import Settings
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.npu.toolchain import cann_version
@@ -21,6 +23,7 @@ from tilewise.tuner.devices.registry import DEFAULT_PART, FAMILIES
 from tilewise.tuner.diagnostics.selftest import Step, Verdict
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.calibrated_costs import calibration, calibration_file
+from tilewise.tuner.workers.artefacts import artefacts_key
 
 __all__ = ["EXTRAS", "examine"]
 
@@ -32,14 +35,17 @@ EXTRAS = {"postgres": "psycopg", "plot": "matplotlib", "parquet": "pyarrow", "fl
 
 
 def examine(settings: Settings, url: str) -> Iterator[Step]:
-    """Yield one finding each for packages, devices, the database at `url`, folders, calibrations and extras.
+    """Yield one finding each for packages, devices, the database at `url`, folders, calibrations and extras, and for
+    compiled artefacts if this host shares any.
 
     `FAILED` is something of the user's that does not work; `NOT_HERE` is something that this machine does without.
     Every finding but `OK` says what to do.
     """
     yield _packages()
     yield from _devices()
-    yield _database(url)
+    yield _database(url, "TILEWISE_DB")
+    if settings.artefacts_url is not None:
+        yield _artefacts(settings.artefacts_url, settings.kernel_key_file)
     yield _folder("cache", settings.cache_folder, "TILEWISE_CACHE")
     yield _folder("data", settings.data_folder, "TILEWISE_DATA")
     yield _calibrations()
@@ -86,15 +92,23 @@ def _device(device_id: str, name: str, reason: str, without: Verdict) -> Step:
     return Step(device_id, without if reason else Verdict.OK, reason or name, facts)
 
 
-def _database(url: str) -> Step:
+def _database(url: str, variable: str) -> Step:
     if (file := _absent_file(url)) is not None:
-        return _absent_database(file)
+        return _absent_database(file, variable)
     try:
         found = summarize(url)
     except StoreError as error:
         return Step("database", Verdict.FAILED, str(error))
     facts = {"url": found.url, "schema": found.revision, "needed": found.head, "problems": found.problems}
     return Step("database", Verdict.OK, f"{found.url}: {_state(found)}", facts)
+
+
+def _artefacts(url: str, key_file: Path | None) -> Step:
+    try:
+        read_key(artefacts_key(key_file))
+    except UsageError as error:
+        return Step("artefacts", Verdict.FAILED, str(error))
+    return replace(_database(url, "TILEWISE_ARTEFACTS"), name="artefacts")
 
 
 def _state(found: Summary) -> str:
@@ -114,11 +128,11 @@ def _absent_file(url: str) -> Path | None:
     return Path(name) if named and not Path(name).exists() else None
 
 
-def _absent_database(file: Path) -> Step:
+def _absent_database(file: Path, variable: str) -> Step:
     facts = {"url": f"sqlite:///{file}", "schema": None, "problems": 0}
     if (fault := _fault_of_folder(file.parent)) is not None:
         return Step(
-            "database", Verdict.FAILED, f"{facts['url']} cannot be made: {fault}; set TILEWISE_DB to another", facts
+            "database", Verdict.FAILED, f"{facts['url']} cannot be made: {fault}; set {variable} to another", facts
         )
     return Step(
         "database", Verdict.NOT_HERE, f"{facts['url']} does not exist yet: tilewise tune or import makes it", facts

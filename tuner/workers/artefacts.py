@@ -22,7 +22,7 @@ from tilewise.tuner.workers.farm import WAIT_SECONDS
 if TYPE_CHECKING:  # every compile process would import SQLAlchemy, shared artefacts or not
     from tilewise.db.artefacts import Artefacts, Claim
 
-__all__ = ["LOST_SECONDS", "SharedArtefacts", "shared_artefacts", "waiting_seconds"]
+__all__ = ["LOST_SECONDS", "SharedArtefacts", "artefacts_key", "shared_artefacts", "waiting_seconds"]
 
 LOST_SECONDS = 30.0
 """Time without a sign of life after which a process that compiles counts as lost."""
@@ -44,12 +44,17 @@ def shared_artefacts() -> SharedArtefacts | None:
     settings = read_settings()
     if settings.artefacts_url is None:
         return None
-    if settings.kernel_key_file is None:
+    return _opened(settings.artefacts_url, artefacts_key(settings.kernel_key_file))
+
+
+def artefacts_key(file: Path | None) -> Path:
+    """Return the file of the key by which artefacts are sealed. Raises `UsageError` if none is named."""
+    if file is None:
         raise UsageError(
             "TILEWISE_ARTEFACTS shares compiled code; name the operator's key by which it is sealed with "
             "TILEWISE_KERNEL_KEY, or unset it"
         )
-    return _opened(settings.artefacts_url, settings.kernel_key_file)
+    return file
 
 
 def waiting_seconds() -> float:

@@ -204,3 +204,20 @@ def test_the_command_prints_the_findings_and_exits_by_them(examined, capfd, url,
     assert (code, body["good"], body.keys()) == (1, False, {"about", "good", "findings"})
     failed = [finding["name"] for finding in body["findings"] if finding["verdict"] == "failed"]
     assert failed == ["database"]
+
+
+def test_a_host_that_shares_artefacts_is_told_whether_their_key_and_database_serve(examined, tmp_path, monkeypatch):
+    shared = f"sqlite:///{tmp_path / 'shared.db'}"
+    monkeypatch.setenv("TILEWISE_ARTEFACTS", shared)
+    found = examined()["artefacts"]
+    assert found.verdict is Verdict.FAILED and "TILEWISE_KERNEL_KEY" in found.detail
+    key = tmp_path / "kernel.key"
+    monkeypatch.setenv("TILEWISE_KERNEL_KEY", str(key))
+    assert "cannot read the kernel key" in examined()["artefacts"].detail
+    key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
+    assert examined()["artefacts"].verdict is Verdict.NOT_HERE
+    with open_store(shared, create=True):
+        pass
+    found = examined()["artefacts"]
+    assert (found.verdict, found.detail.startswith(f"{shared}: schema {HEAD}")) == (Verdict.OK, True)
