@@ -23,6 +23,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,27 +41,29 @@ Indices = NDArray[np.int_]
 
 _FIRST = "pwppwspp"
 """The first evaluations: p is the best predicted config, w a winner from elsewhere (each replaces the other if there is
-none), s a config far from all before among the `_GOOD` share that is predicted best, f one far from all before. Without
+none), s a config far from all before among the `_GOOD` share that is predicted best, f one far from all before; at a
+dot the surrogate chooses. Without a prior, all but winners are random configs, each from its own of `_eighths`. Without
 any s, the search would follow a prior that points the wrong way until its corner of the space is exhausted, and winners
 from elsewhere would anchor it. Chosen by hand among some thirty such words, with the design landscapes of an H200 in
 sight (landscapes/README.md)."""
 
-_FIRST_UNAIDED = "ffff"
-"""The same with neither a prior nor winners. Eight were no better at the mean of the landscapes named below."""
+_FIRST_UNAIDED = "rrrr..r."
+"""The same with neither a prior nor winners, and r for random. Until the surrogate chooses, it is at no count behind
+random search, apart from chance; the r among its first choices is for landscapes on which they are poor. Chosen among
+four such words on 33 of 64 landscapes, and on seven of them again (docs/search.md).
+"""
 
 _GOOD, _LEAST_GOOD = 0.05, 50
 """The share, and the least number of configs. Chosen by hand, as above."""
 
 _FIRST_OF_NEXT = "PpPw..fw"
 """The same if the prior's weights were learnt on other shapes: P is the best by the plain prior, p the best by these
-weights, and at a dot the surrogate already chooses. Chosen by hand, after `layer_norm-1500x2048` had taken 9
-evaluations with neighbours (docs/search.md)."""
+weights. Chosen by hand, after `layer_norm-1500x2048` had taken 9 evaluations with neighbours (docs/search.md)."""
 
-_FAR_AMONG, _APART_AMONG = 300, 5
-"""Number of random configs from which the one farthest from all before is taken, with a prior and without. The farthest
-of many lies in a corner of the space, where configs are slow, and needs a prior that it can correct: eight such were
-behind random search on some of 23 landscapes of 13 kernels, where the farthest of five are ahead on most
-(docs/search.md). The first was chosen by hand, the second on those landscapes."""
+_FAR_AMONG = 300
+"""Number of random configs from which the one farthest from all before is taken, with a prior. It lies in a corner of
+the space, where configs are slow: without a prior that it can correct, eight such were behind random search on some of
+23 landscapes of 13 kernels. Chosen by hand."""
 
 _POOL = 4000
 """Larger spaces are searched in a pool: this many random configs, drawn anew for each batch, all configs that differ
@@ -236,12 +240,19 @@ class GuidedSampler(TableSampler):
             return int(new[np.argmax(merit)])
         likely = new[self._likely[new]]
         new = likely if len(likely) else new
-        if letter == "s" and self._predicted:
+        if not self._predicted:
+            part = self._parts[len(taken) % len(self._parts)]
+            left = part[self.free[part]]
+            return int(random.choice(left if len(left) else new))
+        if letter == "s":
             predicted = self._predicted[-1][new]
             new = new[np.argsort(predicted, kind="stable")[: max(_LEAST_GOOD, int(_GOOD * len(new)))]]
-        count = _FAR_AMONG if self._predicted else _APART_AMONG
-        among = random.choice(new, min(count, len(new)), replace=False)
+        among = random.choice(new, min(_FAR_AMONG, len(new)), replace=False)
         return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
+
+    @cached_property
+    def _parts(self) -> Sequence[Indices]:
+        return _eighths(self._value_indices, np.random.default_rng(self._seed))
 
     def _steps(self, indices: Indices, taken: Indices) -> Array:
         """Return each config's distance to the nearest of `taken`: the sum over parameters of shares of their range."""
@@ -428,6 +439,31 @@ class _Belief:
             density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
             total += share * deviation * np.maximum(ahead * _normal_cdf(ahead) + density, 0.0)
         return total
+
+
+def _eighths(value_indices: NDArray[np.integer[Any]], random: np.random.Generator) -> list[Indices]:
+    """Divide the configs, one a row, into eight parts of equal size, in a random order: the first two from different
+    halves, the first four from different quarters.
+
+    Each half is that of smaller and that of larger values of the parameter that takes the most values there. If one
+    config is drawn from each part, each draw alone is uniform, and the chance that none of the first k is among the
+    best few is at most that of k uniform draws with repeats: for all eight it is the product of 1 - p over the parts,
+    which is largest where all p are equal.
+    """
+    parts = [random.permutation(len(value_indices))]
+    while len(parts) < 8:
+        halves = [_halves(part, value_indices, random) for part in parts]
+        parts = [half for pair in zip(*halves, strict=True) for half in pair]
+    return [part for part in parts if len(part)]
+
+
+def _halves(part: Indices, value_indices: NDArray[np.integer[Any]], random: np.random.Generator) -> list[Indices]:
+    """Return both halves in a random order; `part` is in a random order, which decides among equal values."""
+    counts = [len(np.unique(column)) for column in value_indices[part].T]
+    widest = random.choice(np.flatnonzero(np.array(counts) == max(counts, default=0))) if counts else 0
+    ordered = part[np.argsort(value_indices[part, widest], kind="stable")] if counts else part
+    halves = [ordered[: len(part) // 2], ordered[len(part) // 2 :]]
+    return halves if random.random() < 0.5 else halves[::-1]
 
 
 def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:

@@ -9,7 +9,7 @@ import pytest
 
 from tilewise.tuner.samplers import guided
 from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
-from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _normal_cdf
+from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _eighths, _normal_cdf
 from tilewise.tuner.space.search_space import Space
 
 ROWS, COLUMNS, FLAGS = tuple(range(16)), tuple(2**i for i in range(8)), (True, False)
@@ -172,6 +172,39 @@ def test_a_bad_winner_from_elsewhere_costs_little():
 
     worst = np.argsort(-TRUE.sum(axis=1))[:3].tolist()
     assert needed(worst) <= needed([]) + 6
+
+
+def test_eighths_are_of_equal_size_and_the_first_of_different_halves_and_quarters():
+    parts = _eighths(SPACE.value_indices, np.random.default_rng(0))
+    assert [len(part) for part in parts] == [len(SPACE) // 8] * 8
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(SPACE)))
+    widest = [SPACE.value_indices[part, 0] for part in parts]  # A takes the most values, and half of them the next most
+    lower = [part.max() < 8 for part in widest]
+    assert lower == [part.min() < 8 for part in widest]
+    assert lower[0] != lower[1] and sum(lower[:4]) == sum(lower[4:]) == 2
+    places = {
+        (tuple(np.unique(SPACE.value_indices[part, 0] // 8)), tuple(np.unique(part % 16 // 8))) for part in parts[:4]
+    }
+    assert len(places) == 4
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 9])
+def test_a_space_of_few_configs_has_as_many_parts(size):
+    parts = _eighths(np.arange(size)[:, None], np.random.default_rng(0))
+    assert len(parts) == min(size, 8)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(size))
+
+
+def test_a_config_from_each_eighth_is_as_good_as_a_random_one_and_together_they_are_better():
+    """Whatever the landscape: here the best eighth of the configs is one corner."""
+    is_best = np.argsort(np.argsort(TRUE.sum(axis=1))) < len(SPACE) // 8
+    drawn = np.empty((400, 8), dtype=bool)
+    for seed, row in enumerate(drawn):
+        random = np.random.default_rng(seed)
+        row[:] = [is_best[random.choice(part)] for part in _eighths(SPACE.value_indices, random)]
+    assert drawn.mean(axis=0) == pytest.approx(1 / 8, abs=0.06)  # 3.6 standard deviations
+    missed = (~np.maximum.accumulate(drawn, axis=1)).mean(axis=0)
+    assert (missed <= (7 / 8) ** np.arange(1, 9) + 0.08).all() and missed[-1] < (7 / 8) ** 8 - 0.1
 
 
 def test_slow_corners_cost_an_opening_without_a_prior_little():
