@@ -319,18 +319,19 @@ FLEET = (
             f"{raw['fleet-ray']['seconds']['without_kills']} s without; the kills, pauses among them: {_kinds(raw)}"
         ),
         files=("docs/results/fleet-ray.json",),
+        earlier=("docs/results/fleet-ray-earlier.json",),
         places=(Place("docs/service.md", _ray_kill_words),),
         about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),
         designed="how a lost head is noticed and which nodes count as back, after two runs with faults: after a lost "
-        "head, jobs did not run for 132 s and 94 s, then for 66 s (commits aed59b6 and c5758eb); that jobs outlive their "
-        "actors, after a third in which they did not run for up to 69 s (commit ae52af8); that a stopped process gives its "
-        "job back, after a fourth, without a file, of this command and commit e13287f: heads 0 to 12 s, but two of 12 "
-        "stopped owners found nobody to take their jobs and stored 44 trials afterwards",
+        "head, jobs did not run for 132 s and 94 s, then for 66 s (commits aed59b6 and c5758eb); that jobs outlive "
+        "their actors, after a third in which they did not run for up to 69 s (commit ae52af8); that a stopped "
+        "process gives its job back, after a fourth (fleet-ray-earlier.json): heads 0 to 12 s, but two of 12 stopped "
+        "owners found nobody to take their jobs and stored 44 trials afterwards",
         not_designed="the kills, whose moments follow the progress",
         note="Five nodes and the head on one machine of two processors, beside tests and replayed searches; nothing "
-        "recorded the load. With 60 problems and 16 kills, two of the head, jobs ran again after 18 and 13 s. After a loss, "
-        "the time counts from the end of a job's node: until the node notices, its jobs go on. A node that was itself "
-        "being started when the head went down joins the next head: it counts as back.",
+        "recorded the load. With 60 problems and 16 kills, two of the head, jobs ran again after 18 and 13 s. After a "
+        "loss, the time counts from the end of a job's node: until the node notices, its jobs go on. A node that was "
+        "itself being started when the head went down joins the next head: it counts as back.",
     ),
     Claim(
         name="ray-speed-up",

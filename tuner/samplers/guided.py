@@ -50,7 +50,7 @@ sight (landscapes/README.md)."""
 _FIRST_UNAIDED = "rrrr..r."
 """The same with neither a prior nor winners, and r for random. Until the surrogate chooses, it is at no count behind
 random search, apart from chance; the r among its first choices is for landscapes on which they are poor. Chosen among
-four such words on 33 of 64 landscapes, and on seven of them again (docs/search.md).
+three such words: two on 33 of 64 landscapes, all on seven of them (docs/search.md).
 """
 
 _GOOD, _LEAST_GOOD = 0.05, 50
