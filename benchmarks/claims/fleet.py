@@ -203,6 +203,21 @@ def _artefacts(raw: Raw) -> str:
     )
 
 
+def _farmed(raw: Raw) -> str:
+    body = raw["farm"]
+    runs = [body[name] for name in ("first_run", "second_run", "third_run")]
+    first, second, third = runs
+    chips, *others = first["by_host"].values()
+    least, at_once = min(second["hits"], third["hits"]), sum(run["twice_at_once"] for run in runs)
+    return (
+        f"{body['database']}: {body['kept']} artefacts; the host of the chips compiled {chips}, two others "
+        f"{' and '.join(map(str, others))}; with new caches on the chips' host {second['compilations']} were compiled, "
+        f"and after the cluster was started anew {third['compilations']}: {least:.1%} were there (aim 95%, "
+        f"{'met' if least >= 0.95 else 'missed'}); compiled twice at once {at_once} (aim 0, "
+        f"{'missed' if at_once else 'met'}); {len(body['faults'])} broken promises"
+    )
+
+
 def _borrowed(raw: Raw) -> str:
     body = raw["raylets-one-problem"]
     one, many = body["rows"]
@@ -245,6 +260,21 @@ FLEET = (
         not_designed="the problems",
         note="The hosts are processes of one machine with cache folders and results of their own. A program in the "
         "place of the compiler counts; all hosts have the trials of one that shares nothing. No GPU was used.",
+    ),
+    Claim(
+        name="compile-farm",
+        question="A compile farm on a Ray cluster whose chips' host offers no processor, of a modelled part: what its "
+        "nodes compile",
+        figure=_farmed,
+        cases=lambda raw: f"one run: {len(raw['farm']['problems'])} problems with {raw['farm']['trials']} trials each",
+        files=("docs/results/farm.json",),
+        places=(Place("docs/service.md", _farmed),),
+        about=("tuner/cluster/farm.py", "tuner/cluster/farm_socket.py", "tuner/workers", "benchmarks/fleet/farming.py"),
+        designed="nothing",
+        not_designed="the problems",
+        note="All nodes are on one machine of two processors, beside other work. A program in the place of the "
+        "compiler counts. No GPU was used. An earlier run was cut off in its third part, with the same counts in "
+        "the others.",
     ),
     Claim(
         name="fleet-kills",

@@ -165,6 +165,16 @@ def _by_two(raw: Raw) -> str:
     return "; ".join(f"on {where} {_several(raw[file]['rows'])}" for file, where in _TWO.items())
 
 
+def _single_rounds(raw: Raw) -> str:
+    """Return the least and the greatest ratio of a round, by machine."""
+    found = {}
+    for file, where in _TWO.items():
+        rounds = [zip(row["several"]["rounds"], row["rounds"], strict=True) for row in raw[file]["rows"]]
+        ratios = [two["per_second"] / one["server"]["per_second"] for pairs in rounds for two, one in pairs]
+        found[where.partition(" CPUs")[0]] = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return "; ".join(f"{text} on {where} CPUs" for where, text in found.items())
+
+
 _TWO = {"serve-workers": "8 of 16 CPUs", "serve": "2 CPUs, which the client shares,"}
 """Where two workers were compared with one, by raw file."""
 
@@ -350,8 +360,8 @@ SERVICE = (
         figure=_by_two,
         cases=lambda raw: (
             ", ".join(f"{row['problems']:,}" for row in raw["serve-workers"]["rows"])
-            + " stored problems; one run each; of the 16 CPUs other work used 8 for the first minutes; medians of "
-            "three rounds of 5 s, 64 connections"
+            + " stored problems; one run each; of the 16 CPUs other work used 8 for the first minutes; three rounds of "
+            f"5 s, 64 connections; ratios are medians (single rounds: {_single_rounds(raw)}), p99s the worst round's"
         ),
         files=("docs/results/serve-workers.json", "docs/results/serve.json"),
         places=(Place("docs/service.md"),),
