@@ -903,8 +903,8 @@ SEARCH = (
         not_designed="the other searches, which ran at their default settings. They know no constraints: a suggestion "
         "is moved to the nearest valid config that was not tried",
         note=f"{_OPENING} The best of the others, calculated random search among them, is chosen on each landscape "
-        "after the fact, which favours them. A search of 100 evaluations takes SMAC 26 to 46 s and the Gaussian process "
-        "7 to 12 s.",
+        "after the fact, which favours them. A search of 100 evaluations takes SMAC 26 to 46 s and the Gaussian "
+        "process 7 to 12 s.",
     ),
     Claim(
         name="opening",
@@ -940,8 +940,8 @@ SEARCH = (
         not_designed="the other searches, which ran at their default settings",
         note=f"{_OPENING} The files are those of benchmark_hub (github.com/AutoTuningAssociation) but for their names; "
         "neither its revision nor their paths there were recorded. With the opening before that, the six spaces of "
-        "then gave 0.871 / 0.951 / 0.987 / 0.998 (20 seeds, 2026-11-21), on which that one gives 0.874 / 0.941 / 0.972 / "
-        "0.997. BoTorch was not run beyond 50.",
+        "then gave 0.871 / 0.951 / 0.987 / 0.998 (20 seeds, 2026-11-21), on which that one gives 0.874 / 0.941 / "
+        "0.972 / 0.997. BoTorch was not run beyond 50.",
     ),
     Claim(
         name="modelled-products",
