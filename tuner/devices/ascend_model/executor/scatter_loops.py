@@ -52,7 +52,7 @@ class _Launch(Protocol):
 
 def scattered(launch: _Launch, found: ScatterLoop, one_by_one: Step) -> Step:
     """Compile a nest of loops; `one_by_one` executes it as it stands."""
-    once = [launch.step(op) for op in found.repeated.operations]
+    views, tiles = ([launch.step(op) for op in operations] for operations in (found.views, found.tiles))
 
     def loop(group: Group) -> list[Group]:
         return [end for part in group.split(found.bounds) for end in whole(part)]
@@ -61,17 +61,17 @@ def scattered(launch: _Launch, found: ScatterLoop, one_by_one: Step) -> Step:
         trips = [range(*(int(group.values[n]) for n in level.op.operands)) for level in found.levels]
         if math.prod(map(len, trips)) < _FEW:
             return one_by_one(group) or [group]
-        return [end for part in run_steps(once, [group]) for end in elements(part, trips)]
-
-    def elements(group: Group, trips: Sequence[range]) -> list[Group]:
+        (group,) = run_steps(views, [group])
         body = _Body(launch, group, trips, [group.values[number] for number in found.stored])
         try:
             for level in found.levels:
                 body.registers.count(level.index)
                 body.take(level.operations, ())
-            return body.commit()
+            body.try_out()
         except OneByOne:
             return one_by_one(group) or [group]
+        run_steps(tiles, [group])
+        return body.commit()
 
     return loop
 
@@ -130,6 +130,7 @@ class _Body:
         self._puts: list[_Put] = []
         self._stores: list[_Store] = []
         self._acts: list[_Act] = []
+        self._scatters: list[_Scatter] = []
 
     # What is computed ------------------------------------------------------------------------------------------
 
@@ -173,6 +174,8 @@ class _Body:
         before = self._held.get(cell.name)
         if before is not None and not _same(before.masks, masks):
             raise OneByOne
+        for name in [name for name, put in self._held.items() if name != cell.name and _overlap(put.cell, cell)]:
+            del self._held[name]
         put = _Put(op, cell, self.registers[value], masks)
         self._held[cell.name] = put
         self._puts.append(put)
@@ -212,11 +215,16 @@ class _Body:
 
     # What it changes -------------------------------------------------------------------------------------------
 
-    def commit(self) -> list[Group]:
-        """Make the changes, and return the parts that the group was split into; raises `OneByOne` before any."""
+    def try_out(self) -> None:
+        """Raise `OneByOne` unless the changes may be made; none is."""
         self._require_apart()
-        scatters = [self._scatter(store) for store in self._stores]
-        self._require_free(scatters)
+        self._scatters = [self._scatter(store) for store in self._stores]
+        self._require_free(self._scatters)
+        if self._group.order.checks:
+            self._courses()
+
+    def commit(self) -> list[Group]:
+        """Make the changes, and return the parts that the group was split into."""
         self.registers.commit()
         courses = [_Course([*range(len(self._group.programs))], self._group.order, {})]
         if self._group.order.checks:
@@ -225,18 +233,20 @@ class _Body:
         members = np.zeros(len(self._group.programs), np.int64)
         for number, course in enumerate(courses):
             members[course.programs] = number
-            course.keep(self._launch.memory, self._group, scatters)
+            course.keep(self._launch.memory, self._group, self._scatters)
         groups = self._group.divide(members, len(courses))
         for part, course in zip(groups, courses, strict=True):
             part.order = course.order
         return groups
 
     def _require_apart(self) -> None:
-        """Raise `OneByOne` unless cells are apart from one another, and from all that is read or stored as a tile."""
-        views = [view for cell in {cell.name: cell for cell in self._cells.values()}.values() for view in cell.views]
-        others = [*self._stored, *self.registers.tiles()]
-        if any(meet(other, view) for at, view in enumerate(views) for other in [*views[:at], *others]):
-            raise OneByOne
+        """Raise `OneByOne` unless cells are apart from all that is read or stored as a tile, and each one's addresses
+        from one another."""
+        tiles = [*self._stored, *self.registers.tiles()]
+        for cell in self._cells.values():
+            for at, view in enumerate(cell.views):
+                if any(meet(other, view) for other in [*cell.views[:at], *tiles]):
+                    raise OneByOne
         if self.registers.gathered & {store.element.base for store in self._stores}:
             raise OneByOne
 
@@ -325,9 +335,12 @@ class _Body:
     def _leave_in_cells(self) -> None:
         """Leave in each cell what the last trip put there."""
         turns = self._turns()
+        latest = {view.address: np.full((self._shape[0], 1), -1) for put in self._puts for view in put.cell.views}
         for put in self._puts:
             for turn, view in enumerate(put.cell.views):
                 last = _last(self._where(put.masks) & (turns % len(put.cell.views) == turn))
+                last &= np.arange(last.shape[1]) >= latest[view.address]
+                latest[view.address] = np.maximum(latest[view.address], last.argmax(axis=1)[:, None])
                 held, values = self._group.chip.stored(view, put.op), encode(self._flat(put.values), view.dtype)
                 programs, trips = np.nonzero(last)
                 held.reshape(len(held), -1)[programs, 0] = values[programs, trips]
@@ -394,6 +407,10 @@ def _enough(kinds: Sequence[int]) -> list[int]:
     if len(kept) > _LONGEST:
         raise OneByOne
     return kept
+
+
+def _overlap(one: _Cell, other: _Cell) -> bool:
+    return any(meet(a, b) for a in one.views for b in other.views)
 
 
 def _same(some: _Masks, others: _Masks) -> bool:

@@ -110,18 +110,28 @@ class ScatterLoop:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """The values that say where the loops begin, end, and how they step."""
-        return tuple(number for level in self.levels for number in level.op.operands)
+        """The values that say where the loops begin, end, and how they step, and what is done in every trip or none."""
+        conditions = (op.operands[0] for op in self._repeated.walk() if op.name == "scf.if")
+        return (*(number for level in self.levels for number in level.op.operands), *conditions)
 
     @property
-    def repeated(self) -> Block:
-        """The operations that do the same in every trip."""
-        return Block((), tuple(op for level in self.levels for op in level.repeated))
+    def views(self) -> tuple[Op, ...]:
+        """The operations that make the same view of memory in every trip."""
+        return tuple(op for op in self._repeated.operations if op.results)
+
+    @property
+    def tiles(self) -> tuple[Op, ...]:
+        """The operations that store the same tile in every trip."""
+        return tuple(op for op in self._repeated.operations if not op.results)
 
     @property
     def stored(self) -> tuple[int, ...]:
-        """The values that hold the tiles that repeated operations store."""
-        return tuple(op.operands[0] for op in self.repeated.walk() if op.name == "hivm.hir.store")
+        """The values that hold these tiles."""
+        return tuple(op.operands[0] for op in self._repeated.walk() if op.name == "hivm.hir.store")
+
+    @property
+    def _repeated(self) -> Block:
+        return Block((), tuple(op for level in self.levels for op in level.repeated))
 
 
 def _split(op: Op, operations: Sequence[Op], made: set[int]) -> Level:
@@ -143,8 +153,11 @@ def _scatters(levels: Sequence[Level]) -> bool:
     operations = levels[-1].operations
     inside = [each for op in operations for region in op.regions for each in region.walk()]
     repeats = any(level.repeated for level in levels)
+    repeated = [each for level in levels for op in level.repeated for region in op.regions for each in region.walk()]
+    made_inside = {number for each in repeated for number in each.results}
     return (
         any(each.name == "hivm.hir.store" for each in (*operations, *inside))
+        and not any(each.name == "hivm.hir.store" and each.operands[0] in made_inside for each in repeated)
         and all(_is_scalar(each) or _belongs_to_store(each) for each in (*operations, *inside))
         and not any(each.name == "memref.load" for each in inside)
         and not (repeats and any(each.name == "hivm.hir.pipe_barrier" for each in operations))

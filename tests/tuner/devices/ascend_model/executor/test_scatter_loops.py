@@ -243,3 +243,50 @@ def test_what_a_loop_stored_may_be_loaded_once_its_transfers_are_done(refused, o
         return
     with pytest.raises(Race, match=r"load .* on MTE2 reads elements of x_ptr that store .* on MTE3 wrote"):
         refused(*lines, "load", "wait MTE3 S 0")
+
+
+def other_cell(*lines):
+    return tuple(line.replace("%cell", "%spare").replace("%one", "%there").replace("%at)", "%next)") for line in lines)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_cells_at_one_address_hold_a_number_each_in_turn(run, swapped):
+    first, second = PUT_AND_TAKE[1:-1], other_cell(*PUT_AND_TAKE[1:-1])
+    after = ("set MTE3 S 1", "wait MTE3 S 1")  # before the other number is put there
+    acts = (
+        (*first, *after, *second) if not swapped else (*PUT, *after, *other_cell(*PUT), *first[1:], *after, *second[1:])
+    )
+    body = (cell("first"), *other_cell(cell("first")), *VALUE, *EVEN, whole("next", "addi", "at", "c1"))
+    found, one_by_one = run(*around(*loop(*body, "wait MTE3 S 0", *acts, "set MTE3 S 0")))
+    assert bool(one_by_one) == swapped
+    assert found[:200].tolist() == [n // 2 for n in range(200)]
+
+
+def test_a_tile_that_every_trip_stores_does_not_run_before_a_loop_that_is_executed_as_it_stands(run):
+    """A store of the tile before the first one, without a flag between, would be a race."""
+    tile = ('"hivm.hir.store"(%tile, %whole) : (TILE, ROW) -> ()',)
+    views = (
+        ("TILE", "memref<8xf32, #hivm.address_space<ub>>"),
+        ("ROW", "memref<8xf32, strided<[1], offset: ?>, GLOBAL>"),
+    )
+    sized = ANYWHERE.replace("static_sizes = array<i64: 1>", "static_sizes = array<i64: 8>")
+    made = (
+        '%tile = "hivm.hir.pointer_cast"(%second) <{operandSegmentSizes = array<i32: 1, 0>}> : (i64) -> TILE',
+        '"hivm.hir.vbrc"(%zero32, %tile) <{broadcast_dims = array<i64>}> : (f32, TILE) -> ()',
+        '%last = "arith.constant"() <{value = 4088 : index}> : () -> index',
+        f'%whole = "memref.reinterpret_cast"(%arg, %last) <{{{sized}}}> : ({BUFFER}, index) -> ROW',
+    )
+    always = compared("always", 0, "two", "two")
+    body = (cell("first"), *VALUE, whole("rest", "remui", "i", "three"), whole("at", "addi", "base", "rest"))
+    lines = around(
+        number("zero32", 0.0, "f32"),
+        *made,
+        "set V MTE3 0",
+        "wait V MTE3 0",
+        always,
+        *loop(*body, PUT_AND_TAKE[0], *only_if("always", *tile), *PUT_AND_TAKE[1:]),
+    )
+    for name, kind in views:
+        lines = tuple(line.replace(name, kind).replace("GLOBAL", "#hivm.address_space<gm>") for line in lines)
+    found, one_by_one = run(*lines, programs=1)
+    assert one_by_one and found[4088:].tolist() == [0] * 8
