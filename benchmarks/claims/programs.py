@@ -135,6 +135,7 @@ def _fresh_cases(raw: Raw) -> str:
 
 
 _REST, _SEEDED, _RETRIED = "programs-fresh-rest", "programs-seeded", "programs-fresh-mended"
+_SCATTERED = "programs-scattered"
 
 
 def _rest(raw: Raw) -> str:
@@ -143,6 +144,15 @@ def _rest(raw: Raw) -> str:
     return (
         f"Of the {summary['kernels']} left, {_captured(body)} were captured and {summary['tuned']} tuned in one run "
         f"({body['trials']} trials each, modelled, {body['date'][:10]})"
+    )
+
+
+def _scattered(raw: Raw) -> str:
+    body = raw[_SCATTERED]
+    seconds = {row["kernel"]: row["seconds"] for row in body["rows"] if row["outcome"] == "tuned"}
+    return (
+        f"`conv2d_forward_kernel` was tuned in {seconds['conv2d_forward_kernel']} s and `nonzero_kernel` in "
+        f"{seconds['nonzero_kernel']} s ({body['trials']} trials each, modelled, {body['date'][:10]})"
     )
 
 
@@ -354,6 +364,19 @@ PROGRAMS = (
         not_designed="nothing",
         note="One run of commit 5ff0928, on two processors beside other work, under a load of about 6. The kernel of "
         "lanczos-triton that makes its weights had been tuned before.",
+    ),
+    Claim(
+        name="foreign-programs-scattered",
+        question="Kernels that store element by element: seconds to tune them, since that is executed all at once",
+        figure=_scattered,
+        cases=_cases_of(_SCATTERED),
+        files=(f"docs/results/{_SCATTERED}.json",),
+        places=(Place("docs/programs.md", _scattered),),
+        about=("tuner/devices/ascend_model/executor", "tuner/devices/ascend_model/ir", "benchmarks/programs"),
+        designed="the execution of such loops, with both kernels in sight",
+        not_designed="nothing",
+        note="On two processors beside other work, under a load of about 7. The third kernel has 8-bit floats, which "
+        "the part has not, and is refused with a line that says so.",
     ),
     Claim(
         name="first-steps",

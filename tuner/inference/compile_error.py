@@ -18,7 +18,7 @@ def describe_at_source(error: Exception, file: Path) -> str:
     """
     text, place = describe(error), _place(_innermost(error), file)
     if not place:
-        return f"{type(error).__name__}: {text}"
+        return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
     if raised := re.match(r"""(\w+)\((["'])(.*?)(?:\2\)|$)""", text):  # another exception's repr
         text = f"{raised.group(1)}: {raised.group(3)}"
     return f"{place}: {text}"

@@ -126,6 +126,19 @@ def test_a_kernel_that_does_not_compile_says_why(tmp_path):
         infer(kernel, cache_folder=read_settings().cache_folder)
 
 
+def test_8_bit_floats_in_a_kernel_are_refused_with_line_and_part(tmp_path):
+    kernel = captured("vector_add.py")["add_kernel"]
+    program = tmp_path / "small.py"
+    text = (PROGRAMS / "vector_add.py").read_text()
+    loaded_y = "tl.load(y_ptr + at, mask=mask)"
+    program.write_text(text.replace(loaded_y, f"{loaded_y}.to(tl.float8e5).to(tl.float32)"))
+    kernel.file = program
+    with pytest.raises(
+        BadSpec, match=r"it does not compile here: small\.py:\d+: Ascend\w+ has no 8-bit floats \(fp8\)$"
+    ):
+        infer(kernel, cache_folder=read_settings().cache_folder)
+
+
 def test_a_generated_kernel_with_truth_values_and_a_grid_from_heuristics_is_verified(tmp_path):
     with recording() as recorder:
         run_program(Program(str(PROGRAMS / "generated.py")), (str(tmp_path),))

@@ -23,7 +23,7 @@ from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan, kept_dimensions
 from tilewise.tuner.devices.ascend_model.ir.scalars import wrapping_function
 
-__all__ = ["all_at_once"]
+__all__ = ["OneByOne", "Registers", "all_at_once", "compute_step", "meet"]
 
 
 class _Launch(Protocol):
@@ -34,13 +34,13 @@ class _Launch(Protocol):
     def step(self, op: Op) -> Step: ...
 
 
-class _OneByOne(Exception):
+class OneByOne(Exception):
     """Trips may depend on one another, or use memory in a way that arrays do not express."""
 
 
 def all_at_once(launch: _Launch, found: ElementLoop, one_by_one: Step) -> Step:
     """Compile a nest of loops; `one_by_one` executes it as it stands."""
-    compiled = [[(op, _compute(op)) for op in level.operations] for level in found.levels]
+    compiled = [[(op, compute_step(op)) for op in level.operations] for level in found.levels]
     once = [launch.step(op) for op in found.repeated.operations]
 
     def loop(group: Group) -> list[Group]:
@@ -53,13 +53,13 @@ def all_at_once(launch: _Launch, found: ElementLoop, one_by_one: Step) -> Step:
         return [end for part in run_steps(once, [group]) for end in elements(part, trips)]
 
     def elements(group: Group, trips: Sequence[range]) -> list[Group]:
-        registers = _Registers(group, launch.memory, trips, [group.values[number] for number in found.stored])
+        registers = Registers(group, launch.memory, trips, [group.values[number] for number in found.stored])
         try:
             for level, operations in zip(found.levels, compiled, strict=True):
                 registers.count(level.index)
                 for op, compute in operations:
                     compute(registers, op)
-        except _OneByOne:
+        except OneByOne:
             return one_by_one(group) or [group]
         registers.commit()
         return [group]
@@ -81,7 +81,7 @@ class _Access:
         return self.values is not None
 
 
-class _Registers:
+class Registers:
     """The values of a nest's operations: arrays of (programs, trips of each loop), of extent 1 where all are equal.
 
     Nothing outside is changed before `commit`.
@@ -92,6 +92,8 @@ class _Registers:
         self._stored = stored
         """Tiles that a repeated operation stores, which no trip may write."""
         self._values: dict[int, Any] = {}
+        self.gathered: set[int] = set()
+        """The global buffers that are read, by argument index."""
         self._accesses: list[_Access] = []
         self._counted = 0
 
@@ -127,12 +129,13 @@ class _Registers:
         if element.base >= 0:
             at = np.broadcast_to(element.offset, (len(self.group.programs), *np.shape(element.offset)[1:]))
             if (found := self.memory.gather(op, element, at)) is None:
-                raise _OneByOne
+                raise OneByOne
             self._accesses.append(_Access(op))
+            self.gathered.add(element.base)
             return found
         view = self._tile(element)
-        if any(made.writes and _meet(made.view, view) for made in self._accesses):
-            raise _OneByOne
+        if any(made.writes and meet(made.view, view) for made in self._accesses):
+            raise OneByOne
         self._accesses.append(_Access(op, view))
         return self.group.chip.read(view, op).copy()
 
@@ -141,24 +144,24 @@ class _Registers:
         require_transfer(outside, inside, op)
         row_bytes = inside.elements() * inside.item_bits // 8
         if len(outside.sizes) != 1 or inside.strides != (1,) or not row_bytes or row_bytes % BLOCK_BYTES:
-            raise _OneByOne
+            raise OneByOne
         elements = np.asarray(outside.offset)[..., None] + np.arange(inside.elements()) * outside.strides[0]
         at = np.broadcast_to(elements, (len(self.group.programs), *map(len, self.trips), inside.elements()))
         if (found := self.memory.gather(op, replace(outside, sizes=(), strides=()), at)) is None:
-            raise _OneByOne
+            raise OneByOne
         self.write(op, inside, found, MTE2)
 
     def write(self, op: Op, element: View, value: Any, pipe: int = S) -> None:
         view = self._tile(element)
         if (*map(len, self.trips), *element.sizes) != view.sizes or not _is_injective(view):
-            raise _OneByOne
+            raise OneByOne
         if pipe != S and not _begins_blocks(view):
-            raise _OneByOne
-        if any(_meet(stored, view) for stored in self._stored):
-            raise _OneByOne
+            raise OneByOne
+        if any(meet(stored, view) for stored in self._stored):
+            raise OneByOne
         for made in self._accesses:
-            if made.view is not None and _meet(made.view, view) and (made.writes or made.view != view):
-                raise _OneByOne
+            if made.view is not None and meet(made.view, view) and (made.writes or made.view != view):
+                raise OneByOne
         self._accesses.append(_Access(op, view, value, pipe))
 
     def _tile(self, element: View) -> View:
@@ -168,7 +171,7 @@ class _Registers:
             ones, zeros = ((fill,) * len(self.trips) for fill in (1, 0))
             return replace(element, offset=int(at), sizes=ones + rest[0], strides=zeros + rest[1])
         if len(at) != 1:  # another place in each program
-            raise _OneByOne
+            raise OneByOne
         (at,) = at
         start = int(at.flat[0])
         strides = []
@@ -178,8 +181,12 @@ class _Registers:
             strides.append(stride)
             expected = expected[..., None] + np.arange(size) * stride
         if not np.array_equal(expected, at):
-            raise _OneByOne
+            raise OneByOne
         return replace(element, offset=start, sizes=at.shape + rest[0], strides=tuple(strides) + rest[1])
+
+    def tiles(self) -> list[View]:
+        """Return the on-chip memory that is read or written."""
+        return [made.view for made in self._accesses if made.view is not None]
 
     def commit(self) -> None:
         """Make the accesses in the order of one trip."""
@@ -193,7 +200,7 @@ class _Registers:
                 self.group.order.use(S, made.op, [made.view], [])
 
 
-def _meet(one: View | None, other: View) -> bool:
+def meet(one: View | None, other: View) -> bool:
     """Return whether the bytes of two on-chip views may overlap."""
     if one is None:
         return False
@@ -227,10 +234,10 @@ def _is_injective(view: View) -> bool:
     return True
 
 
-_Compute = Callable[[_Registers, Op], None]
+_Compute = Callable[[Registers, Op], None]
 
 
-def _compute(op: Op) -> _Compute:
+def compute_step(op: Op) -> _Compute:
     if op.name == "arith.constant":
         return _constant
     if op.name == "memref.load":
@@ -241,33 +248,33 @@ def _compute(op: Op) -> _Compute:
         return _VIEWS_AND_ROWS[op.name]
     function = wrapping_function(op)
 
-    def scalar(registers: _Registers, op: Op) -> None:
+    def scalar(registers: Registers, op: Op) -> None:
         registers[op.results[0]] = function(*[registers[n] for n in op.operands])
 
     return scalar
 
 
-def _constant(registers: _Registers, op: Op) -> None:
+def _constant(registers: Registers, op: Op) -> None:
     registers[op.results[0]] = op.attributes["value"]
 
 
-def _load(registers: _Registers, op: Op) -> None:
+def _load(registers: Registers, op: Op) -> None:
     number, *indices = op.operands
     registers[op.results[0]] = registers.read(op, registers.element(number, indices))
 
 
-def _store(registers: _Registers, op: Op) -> None:
+def _store(registers: Registers, op: Op) -> None:
     value, number, *indices = op.operands
     registers.write(op, registers.element(number, indices), registers[value])
 
 
-def _reinterpret(registers: _Registers, op: Op) -> None:
+def _reinterpret(registers: Registers, op: Op) -> None:
     source, *_ = op.operands
     (offset,), sizes, strides = (
         [registers[number] if known is None else known for known, number in part] for part in index_plan(op)
     )
     if any(isinstance(number, np.ndarray) for number in [*sizes, *strides]):
-        raise _OneByOne
+        raise OneByOne
     kind, view = op.result_types[0], registers[source]
     assert isinstance(kind, MemRef)
     registers[op.results[0]] = replace(
@@ -275,13 +282,13 @@ def _reinterpret(registers: _Registers, op: Op) -> None:
     )
 
 
-def _subview(registers: _Registers, op: Op) -> None:
+def _subview(registers: Registers, op: Op) -> None:
     (source,), *_ = op.segments()
     offsets, sizes, steps = (
         [registers[number] if known is None else known for known, number in part] for part in index_plan(op)
     )
     if any(isinstance(number, np.ndarray) for number in [*sizes, *steps]):
-        raise _OneByOne
+        raise OneByOne
     kind, view = op.result_types[0], registers[source]
     assert isinstance(kind, MemRef)
     kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
@@ -293,11 +300,11 @@ def _subview(registers: _Registers, op: Op) -> None:
     )
 
 
-def _collapse(registers: _Registers, op: Op) -> None:
+def _collapse(registers: Registers, op: Op) -> None:
     registers[op.results[0]] = collapsed(registers[op.operands[0]], op.attributes["reassociation"])
 
 
-def _load_row(registers: _Registers, op: Op) -> None:
+def _load_row(registers: Registers, op: Op) -> None:
     source, target = op.operands[:2]
     registers.load_row(op, registers[source], registers[target])
 

@@ -42,8 +42,9 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
     encode,
     place,
 )
+from tilewise.tuner.devices.ascend_model.executor.scatter_loops import scattered
 from tilewise.tuner.devices.ascend_model.executor.vector_ops import combine, computation
-from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop, ScatterLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
     DYNAMIC,
     Block,
@@ -94,7 +95,7 @@ class Executor:
         stray: int = STRAYS[0],
     ) -> None:
         """Compile the function. `order` replaces the check of accesses; programs are then not checked for sharing."""
-        self._function = function
+        self.function = function
         self.layout = _layout(function, {**ON_CHIP_BYTES, "ub": on_chip_bytes})
         self._order = order or (lambda size: Order(size, self.layout.spot))
         self.on_chip_bytes = self.layout.starts.get("ca", self.layout.size)  # operands in L0 are never looked at
@@ -117,8 +118,8 @@ class Executor:
         Only the `chosen` programs are executed, if they are given.
         """
         sizes = [*grid, 1, 1][:3]
-        given = buffers_of(self._function, list(buffers))
-        names = [given.get(p, f"argument {p}") for p in range(len(self._function.arguments))]
+        given = buffers_of(self.function, list(buffers))
+        names = [given.get(p, f"argument {p}") for p in range(len(self.function.arguments))]
         self.memory = GlobalMemory({p: buffers[name] for p, name in given.items()}, names, self._written, self._stray)
         programs = np.arange(math.prod(sizes), dtype=np.int64) if chosen is None else chosen
         together = side_by_side(self.on_chip_bytes)
@@ -136,11 +137,11 @@ class Executor:
 
     def _values(self, scalars: Sequence[int | float]) -> list[Any]:
         """Return the values of a program that has yet to begin."""
-        kinds = self._function.arguments
+        kinds = self.function.arguments
         expected = len([kind for _, kind in kinds[1:] if not isinstance(kind, MemRef)])
         if len(scalars) != expected:
-            raise ValueError(f"{self._function.name} takes {expected} scalars, {len(scalars)} were given")
-        values: list[Any] = [None] * self._function.values
+            raise ValueError(f"{self.function.name} takes {expected} scalars, {len(scalars)} were given")
+        values: list[Any] = [None] * self.function.values
         rest = iter(scalars)
         for index, (number, kind) in enumerate(kinds):
             if isinstance(kind, MemRef):
@@ -220,8 +221,10 @@ class Executor:
 
     def _for(self, op: Op) -> Step:
         loop = self._trips(op)
-        found = ElementLoop.of(op, rows=True)
-        return all_at_once(self, found, loop) if found else loop
+        if found := ElementLoop.of(op, rows=True):
+            return all_at_once(self, found, loop)
+        scatter = ScatterLoop.of(op)
+        return scattered(self, scatter, loop) if scatter else loop
 
     def _trips(self, op: Op) -> Step:
         """Compile a loop that is executed trip by trip."""
@@ -286,7 +289,7 @@ class Executor:
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
         if kind.space not in self.layout.starts:
-            raise UnknownOperation(f"the model does not know the memory {kind.space} of a {self._function.core} core")
+            raise UnknownOperation(f"the model does not know the memory {kind.space} of a {self.function.core} core")
         start = self.layout.starts[kind.space]
 
         def cast(group: Group) -> None:
@@ -395,7 +398,7 @@ class Executor:
     # Pipes -----------------------------------------------------------------------------------------------------
 
     def _barrier(self, op: Op) -> Step:
-        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self._function)
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self.function)
 
         def barrier(group: Group) -> None:
             group.order.barrier(pipe)
@@ -403,7 +406,7 @@ class Executor:
         return barrier
 
     def _flag(self, op: Op) -> Step:
-        source, target = (pipe_number(op.attributes[end], self._function) for end in ("set_pipe", "wait_pipe"))
+        source, target = (pipe_number(op.attributes[end], self.function) for end in ("set_pipe", "wait_pipe"))
         static = op.attributes.get("static_event_id")
         event = None if static is None else int(static.removeprefix("EVENT_ID"))
         sets = op.name == "hivm.hir.set_flag"

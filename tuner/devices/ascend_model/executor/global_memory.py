@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewise.tuner.devices.ascend_model.executor.groups import Group
-from tilewise.tuner.devices.ascend_model.executor.hazards import Sharing
+from tilewise.tuner.devices.ascend_model.executor.hazards import Made, Order, Sharing
 from tilewise.tuner.devices.ascend_model.executor.memory import (
     POISON,
     Array,
@@ -75,6 +75,18 @@ class GlobalMemory:
         else:
             memory.require(flat, op)
         return decode(memory.with_strays(flat, at.size, self._stray), element.dtype).reshape(at.shape)
+
+    def is_free(self, order: Order, pipe: int, op: Op, element: View, at: Array, programs: Array) -> bool:
+        """Return whether each program may store to its element in `at` of the buffer that a view is of, as if nothing
+        else used that element: all lie inside, no other program uses them, and what this one did there is done."""
+        size = self._buffer(element, op).elements(element.dtype)
+        inside = not at.size or (at.min() >= 0 and at.max() < size)
+        return bool(inside) and self._sharing.is_free(order, pipe, element.base, at, programs)
+
+    def scatter(self, element: View, at: Array, values: Array, programs: Array, key: int, made: Made) -> None:
+        """Store values to elements that are free, by a pipe's number; `made` are the time and its operation's label."""
+        self._buffers[element.base].put(at, values, element.dtype)
+        self._sharing.mark(element.base, at, programs, key, made)
 
     def store(self, group: Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
         """Store one row of values per program or, with an atomic `kind`, combine it with the buffer's contents."""

@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S, core_nam
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
-__all__ = ["FlagFault", "Order", "Race", "Sharing", "Unordered"]
+__all__ = ["FlagFault", "Made", "Order", "Race", "Sharing", "Unordered"]
 
 _ALWAYS = np.iinfo(np.int64).max
 
@@ -46,6 +46,9 @@ barrier in between."""
 Blocks = slice | Array
 Pieces = Sequence[tuple[slice, Array, Array]]
 """Slices of the programs, their windows on a buffer, and the values for these."""
+
+Made = tuple[int, str]
+"""The time of an operation, and its label for messages."""
 
 
 class Race(Fault):
@@ -316,6 +319,30 @@ class Sharing:
             if _meet(view, new) and not _same(there, new):  # side by side, they left different values
                 raise Race(self._shared(view, op, "writes", "writes with another value", _SEVERAL))
         self._stamp(shadow.wrote, order, pipe, view, own, op)
+
+    def is_free(self, order: Order, pipe: int, base: int, at: Array, programs: Array) -> bool:
+        """Return whether no other program uses the elements in `at`, one for each of `programs`, and what these did
+        there is known to be done."""
+        if (shadow := self._shadows.get(base)) is None:
+            return True
+        for users, history in ((shadow.reader, shadow.read), (shadow.writer, shadow.wrote)):
+            held = users.held("i32")[at]
+            if ((held != 0) & (held != programs + 1)).any():
+                return False
+            for other, times in history.items():
+                late = times.held("i32")[at] > order.done(pipe)[other]
+                if (late & (held != 0)).any() and (history is shadow.wrote or other != order.key(S)):
+                    return False
+        return True
+
+    def mark(self, base: int, at: Array, programs: Array, key: int, made: Made) -> None:
+        """Record writes to free elements by a pipe's number."""
+        if (shadow := self._shadows.get(base)) is None:
+            return
+        time, label = made
+        self._made[key, time] = label
+        shadow.writer.put(at, programs + 1, "i32")
+        shadow.wrote.setdefault(key, self._blank(base)).put(at, np.full(len(at), time), "i32")
 
     def add(self, op: Op, view: View, programs: Array) -> None:
         """Record an atomic update by these programs; raises `Race`."""

@@ -317,10 +317,19 @@ class Global:
         at = np.broadcast_to(view.offset, programs).reshape(programs, *[1] * len(view.sizes)).astype(np.int64)
         for axis, (size, stride) in enumerate(zip(view.sizes, view.strides, strict=True)):
             at = at + (np.arange(size) * stride).reshape(-1, *[1] * (len(view.sizes) - axis - 1))
-        held = self._bytes[: self.elements(view.dtype) * item.itemsize].view(item)
+        held = self.held(view.dtype)
         inside = (at >= 0) & (at < len(held))
         stray = np.full(item.itemsize, byte, np.uint8).view(item)[0]
         return np.where(inside, held[np.clip(at, 0, len(held) - 1)], stray)
+
+    def held(self, dtype: str) -> Array:
+        """Return the whole buffer as elements of a type."""
+        item = _storage(dtype)
+        return self._bytes[: self.elements(dtype) * item.itemsize].view(item)
+
+    def put(self, at: Array, values: Array, dtype: str) -> None:
+        """Store each value to the element with its number in `at`, all of which lie inside."""
+        self.held(dtype)[at] = values
 
     def elements(self, dtype: str) -> int:
         return self._bytes.size // _storage(dtype).itemsize
@@ -357,6 +366,9 @@ class Unfilled(Global):
 
     def with_strays(self, view: View, programs: int, byte: int) -> Array:
         return np.zeros((programs, *view.sizes), _storage(view.dtype))
+
+    def put(self, at: Array, values: Array, dtype: str) -> None:
+        """Do nothing: the values are lost."""
 
     def elements(self, dtype: str) -> int:
         return self._size // _storage(dtype).itemsize

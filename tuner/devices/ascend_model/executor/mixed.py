@@ -209,9 +209,9 @@ class _Half(Executor):
         return sub_block
 
     def _cross_flag(self, op: Op) -> Step:
-        flag = cross_flag(op, self._function)
+        flag = cross_flag(op, self.function)
         sets = op.name == "hivm.hir.sync_block_set"
-        pipe = pipe_number(flag.pipe, self._function)
+        pipe = pipe_number(flag.pipe, self.function)
 
         def cross(group: Group) -> list[Group]:
             groups = []
