@@ -266,6 +266,8 @@ fla/gradient_of_gla chunk_gla_bwd_kernel_inter
 fla/gradient_of_abc chunk_abc_bwd_kernel_V
 liger/gradient_of_linear_jsd _element_mul_kernel
 fla/gradient_of_gdn2 chunk_gdn2_bwd_kernel_wy_gate_part_npu
+flaggems/instance_norm instance_norm_use_running_stats_kernel
+fla/gradient_of_parallax parallel_parallax_bwd_kernel_dqr
 """
 """The same for the kernels of [drawn_calls.py](drawn_calls.py), in the order in which they were drawn."""
 

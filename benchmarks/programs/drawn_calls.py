@@ -3,7 +3,9 @@
 Drawn from 795 kernels: those of FlagGems' `ops`, `fused` and `modules` (345), of FLA's `ops` and `modules` (326), and
 of Liger's `ops` (120) that are under `triton.jit` and launched by name, and 4 of the tutorials of Triton 3.2; without
 any that an earlier list or result names. Sorted by library, name and file, they were put in the order of Python's
-`Random(20261126).shuffle`, of which these are the first 12.
+`Random(20261126).shuffle`, of which these are the first 14: 12, and the next 2 in place of two that are not launched
+here. FLA has other code than `chunk_gla_bwd_kernel_inter` for NPUs, and Liger has `_element_mul_kernel` for NPUs alone,
+which it finds by the package transformers.
 """
 
 from __future__ import annotations
@@ -82,9 +84,21 @@ def _linear_jsd_back() -> None:
 
 
 def _gdn2_back() -> None:
-    gates = _shares(2, 128, 4, 64).log().requires_grad_(), _shares(2, 128, 4, 64), _shares(2, 128, 4, 64)
-    place = "fla.ops.gdn2:chunk_gdn2"
-    _back(call(place, _heads(), _heads(), _heads(), *gates, use_qk_l2norm_in_kernel=True))
+    rows = [real(2, 128, 4, 64).requires_grad_() for _ in range(3)]  # on an NPU, for which it has code of its own
+    gates = [real(2, 128, 4, 64).sigmoid() for _ in range(3)]
+    gates[0] = gates[0].log().requires_grad_()
+    _back(call("fla.ops.gdn2:chunk_gdn2", *rows, *gates, use_qk_l2norm_in_kernel=True))
+
+
+def _instance_norm() -> Any:
+    place = f"{_GEMS}.fused.instance_norm:instance_norm"
+    weights, running = (_real(32), _real(32)), (_real(32), _shares(32))
+    return call(place, _real(6, 32, 10, 20), *weights, *running, use_input_stats=False)
+
+
+def _parallax_back() -> None:
+    rows = [_real(2, 128, 4, 64, dtype="bfloat16").requires_grad_() for _ in range(4)]
+    call("fla.ops.parallax:parallel_parallax", *rows).square().sum().backward()
 
 
 CALLS: Mapping[str, Callable[[], object]] = {
@@ -100,6 +114,8 @@ CALLS: Mapping[str, Callable[[], object]] = {
     "fla/gradient_of_abc": _abc_back,
     "liger/gradient_of_linear_jsd": _linear_jsd_back,
     "fla/gradient_of_gdn2": _gdn2_back,
+    "flaggems/instance_norm": _instance_norm,
+    "fla/gradient_of_parallax": _parallax_back,
 }
 """Calls by `library/name`."""
 
