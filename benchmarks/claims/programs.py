@@ -366,10 +366,11 @@ PROGRAMS = (
         designed="nothing with these kernels in sight",
         not_designed="all; that their calls launch them was checked, and what they lacked for that was mended in the "
         "calls",
-        note="Two runs of one commit, on two processors under a load of about 10. The tutorials had 4 of the 795 "
-        "kernels, and none was drawn. For NPUs FLA has another kernel than one of those drawn, and Liger has one of "
-        "them for NPUs alone, which it finds by transformers, which is not installed. FLA's of gdn2 is launched on an "
-        "NPU: the stand-in did not reach into gradients, which was mended after the run.",
+        note="Two runs of the same tuner, that of commit 6389a57, on two processors under a load of about 10. The "
+        "tutorials had 4 of the 795 kernels, and none was drawn. For NPUs FLA has another kernel than one of those "
+        "drawn, and Liger has one of them for NPUs alone, which it finds by transformers, which is not installed. "
+        "FLA's of gdn2 is launched on an NPU: the stand-in did not reach into gradients, which was mended after the "
+        "run.",
     ),
     Claim(
         name="foreign-programs-fresh-mended",
