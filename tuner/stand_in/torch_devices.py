@@ -244,7 +244,7 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
 def _in_gradients(torch: Any, mode: Any) -> Iterator[None]:
     """Have the mode hold in gradients too: it is off while it answers the call that computes them."""
     name = "_engine_run_backward"
-    run = getattr(torch.autograd, name, None)
+    run: Any = getattr(torch.autograd, name, None)
 
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         with mode:
