@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -19,13 +19,16 @@ from types import CodeType
 from tilewise.errors import BadSpec
 from tilewise.kernels.definitions import definitions_of, opened, parsed, statements_of, used_names
 
-__all__ = ["function_slice", "is_kernel", "missing_names", "package_of"]
+__all__ = ["function_slice", "given_names", "is_kernel", "missing_names", "package_of", "unknown_arguments"]
 
 
-def function_slice(path: Path, name: str) -> CodeType:
-    """Return the code of the file's statements that define the function `name`. Raises `BadSpec` if there is none."""
-    file = _read(path, name)
-    wanted, _ = file.reached()
+def function_slice(path: Path, name: str, given: Collection[str] = ()) -> CodeType:
+    """Return the code of the file's statements that define the function `name`. Raises `BadSpec` if there is none, or
+    if it uses an argument of a function around it that is not `given`."""
+    file = _read(path, name, given)
+    wanted, used = file.reached()
+    if unknown := used & file.arguments - set(given):
+        raise BadSpec(unknown_arguments(path, name, unknown))
     body = [node for node in statements_of(file.tree) if node in wanted or _is_future(node)]
     try:
         return compile(ast.Module(body, file.tree.type_ignores), str(path), "exec")
@@ -38,7 +41,22 @@ def missing_names(path: Path, name: str) -> set[str]:
     code may set them. Raises `BadSpec` if there is no such function."""
     file = _read(path, name)
     _, used = file.reached()
-    return used - file.definitions.keys() - file.imports.keys() - vars(builtins).keys()
+    return used - file.definitions.keys() - file.imports.keys() - vars(builtins).keys() - file.arguments
+
+
+def given_names(path: Path, name: str) -> set[str]:
+    """Return the arguments of functions around a function that these statements use."""
+    file = _read(path, name)
+    _, used = file.reached()
+    return used & file.arguments
+
+
+def unknown_arguments(path: Path, name: str, unknown: Iterable[str]) -> str:
+    """Return the reason why a function cannot be told by its file: arguments of functions around it."""
+    return (
+        f"{name.rpartition('.')[2]} uses {', '.join(sorted(unknown))}, given to a function around it in {path.name}, "
+        "so that its text does not say what it does; pass that as a tl.constexpr argument, or move it to the top level"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +72,13 @@ class _File:
     arguments: frozenset[str]
 
     def reached(self) -> tuple[set[ast.stmt], set[str]]:
-        """Return the statements that the function uses, directly or indirectly, and all names in them.
-
-        Raises `BadSpec` if these depend on a call of a function around it.
-        """
-        found, used = _reached(self.name, self.definitions, self.imports)
-        if given := sorted(used & self.arguments):
-            raise BadSpec(
-                f"{self.name} uses {', '.join(given)}, given to a function around it in {self.path.name}, so that its "
-                "text does not say what it does; pass that as a tl.constexpr argument, or move it to the top level"
-            )
-        return found, used
+        """Return the statements that the function uses, directly or indirectly, and all names in them."""
+        return _reached(self.name, self.definitions, self.imports)
 
 
-def _read(path: Path, place: str) -> _File:
-    """Return the parsed file, with the decorators of the function that count; `place` is its name, or `outer.inner`."""
+def _read(path: Path, place: str, given: Collection[str] = ()) -> _File:
+    """Return the parsed file, with the decorators of the function that count, and without definitions of names that
+    are `given`; `place` is its name, or `outer.inner`."""
     try:
         with tokenize.open(path) as file:
             tree, arguments = opened(parsed(file.read()), place)
@@ -83,7 +93,9 @@ def _read(path: Path, place: str) -> _File:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = [node for node in statement.decorator_list if _word(node) == "jit"]
     kept = [node for node in definitions[name] if not _wraps(node, name)]
-    return _File(path, name, tree, {**definitions, name: kept}, _imports(tree), arguments)
+    definitions = {known: nodes for known, nodes in {**definitions, name: kept}.items() if known not in given}
+    imports = {known: nodes for known, nodes in _imports(tree).items() if known not in given}
+    return _File(path, name, tree, definitions, imports, arguments)
 
 
 def _out_of_branches(statements: Iterable[ast.stmt], name: str) -> Iterator[ast.stmt]:

@@ -10,6 +10,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tilewise.errors import BadSpec
@@ -68,7 +69,7 @@ def source_hash(spec: KernelSpec) -> str:
     the file binds under the name of a function's argument or local variable, as scripts do. An imported
     name is hashed where it is used, the content of its module is not.
     """
-    parts = {part for path, name in locate(spec) for part in _parts(path, name)} | set(_contract(spec))
+    parts = {part for path, name in locate(spec) for part in _parts(path, name, spec.imported)} | set(_contract(spec))
     return digest("\n".join(sorted(parts)))[:16]
 
 
@@ -136,8 +137,9 @@ def function_hash(function: Any) -> str:
     return digest("\n".join(sorted(set(_parts(Path(file), nesting_of(function))))))[:16]
 
 
-def _parts(path: Path, place: str) -> Iterator[str]:
-    """Yield the normalised text of a function and of each definition that it uses, directly or indirectly."""
+def _parts(path: Path, place: str, imported: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """Yield the normalised text of a function and of each definition that it uses, directly or indirectly, and the
+    places of what the functions around it were given."""
     with tokenize.open(path) as file:
         lines = file.readlines()
     tree, arguments = opened(parsed("".join(lines)), place)
@@ -145,9 +147,11 @@ def _parts(path: Path, place: str) -> Iterator[str]:
     if name not in definitions:
         raise BadSpec(f"{path} has no function {place!r} at its top level")
     reached = _reachable(name, {**definitions, **dict.fromkeys(arguments, ())})
-    if given := sorted(reached & arguments):
-        raise BadSpec(f"{place} in {path} uses {', '.join(given)}, given to a function around it")
-    for used in sorted(reached):
+    given = reached & arguments
+    if unknown := sorted(given - imported.keys()):
+        raise BadSpec(f"{place} in {path} uses {', '.join(unknown)}, given to a function around it")
+    yield from (f"{known} = {imported[known]}" for known in sorted(given))
+    for used in sorted(reached - given):
         yield "\n".join(_tokens(lines, node) for node in definitions[used])
 
 

@@ -253,6 +253,24 @@ liger/gradient_of_added_norm _fused_add_rms_norm_backward_kernel
 """
 """The same for the kernels of [seeded_calls.py](seeded_calls.py)."""
 
+_DRAWN = """
+fla/nsa parallel_nsa_fwd_kernel
+fla/parallel_simple_gla parallel_simple_gla_fwd_kernel
+fla/chunked_delta chunk_scaled_dot_kkt_fwd_kernel
+flaggems/geglu_fused geglu_kernel
+fla/cyclic _fused_recurrent_cyfa_decode_k_kernel
+flaggems/consecutive global_cumsum_consecutive_kernel
+flaggems/largest argmax_kernel_1
+flaggems/logit logit_kernel
+fla/gradient_of_gla chunk_gla_bwd_kernel_inter
+fla/gradient_of_abc chunk_abc_bwd_kernel_V
+liger/gradient_of_linear_jsd _element_mul_kernel
+fla/gradient_of_gdn2 chunk_gdn2_bwd_kernel_wy_gate_part_npu
+flaggems/instance_norm instance_norm_use_running_stats_kernel
+fla/gradient_of_parallax parallel_parallax_bwd_kernel_dqr
+"""
+"""The same for the kernels of [drawn_calls.py](drawn_calls.py), in the order in which they were drawn."""
+
 
 def _cases(text: str, program: str) -> Iterator[Case]:
     for line in filter(None, text.splitlines()):
@@ -261,4 +279,8 @@ def _cases(text: str, program: str) -> Iterator[Case]:
             yield Case(call, kernel, *_PACKAGES[call.partition("/")[0]], program)
 
 
-CASES = (*_cases(_KERNELS, "calls.py"), *_cases(_SEEDED, "seeded_calls.py"))
+CASES = (
+    *_cases(_KERNELS, "calls.py"),
+    *_cases(_SEEDED, "seeded_calls.py"),
+    *_cases(_DRAWN, "drawn_calls.py"),
+)

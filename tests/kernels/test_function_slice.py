@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.function_slice import function_slice, is_kernel, missing_names, package_of
+from tilewise.kernels.function_slice import function_slice, given_names, is_kernel, missing_names, package_of
 from tilewise.kernels.source import function_hash
 
 PROGRAM = """
@@ -147,6 +147,7 @@ def test_a_function_that_uses_an_argument_of_the_one_around_it_is_refused(tmp_pa
     file.write_text("def build(step):\n    @jit\n    def kernel(x):\n        return x * step\n\n    return kernel\n")
     with pytest.raises(BadSpec, match="kernel uses step, given to a function around it"):
         function_slice(file, "build.kernel")
+    assert given_names(file, "build.kernel") == {"step"}
     program = {"jit": lambda function: function, "__name__": "program"}
     exec(compile(file.read_text(), str(file), "exec"), program)
     with pytest.raises(BadSpec, match="uses step"):

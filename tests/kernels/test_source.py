@@ -253,3 +253,13 @@ def test_a_function_in_no_module_is_one_clear_line(text):
 def test_a_function_that_the_file_does_not_define(edited):
     with pytest.raises(BadSpec, match="has no function 'kernel' at its top level"):
         edited.hash("def other():\n    pass\n")
+
+
+def test_what_a_function_around_the_kernel_was_given_counts_by_its_place(tmp_path):
+    file = tmp_path / "made.py"
+    file.write_text("def make(helper):\n    def kernel(x):\n        return helper(x)\n    return kernel\n")
+    spec = dataclasses.replace(registry.load("row_reduce"), function=f"{file}:make.kernel")
+    with pytest.raises(BadSpec, match="uses helper, given to a function around it"):
+        source_hash(spec)
+    one, other = (dataclasses.replace(spec, imported={"helper": f"math:{name}"}) for name in ("sin", "cos"))
+    assert source_hash(one) == source_hash(dataclasses.replace(one)) != source_hash(other)

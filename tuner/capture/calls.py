@@ -106,7 +106,7 @@ class CapturedKernel:
     `nesting` is its name behind those of the functions around it, `outer.inner`, the name alone at the top level.
     `imported` are the names that the program sets in the kernel's file, each with its place, as in a `KernelSpec`.
     `obstacles` are one-line reasons why no spec can be made of it, `left_out` those why some launches could not be
-    read.
+    read, `not_interpreted` why what a launch stores was not computed although a program may need it.
     """
 
     name: str
@@ -122,6 +122,7 @@ class CapturedKernel:
     obstacles: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     nesting: str = ""
+    not_interpreted: str = ""
 
     def __post_init__(self) -> None:
         self.nesting = self.nesting or self.name

@@ -21,8 +21,10 @@ from typing import Any
 from tilewise.db.records import Value
 from tilewise.errors import BadSpec, UsageError
 from tilewise.kernels.definitions import nesting_of
-from tilewise.kernels.function_slice import missing_names
+from tilewise.kernels.function_slice import given_names, missing_names, unknown_arguments
 from tilewise.tuner.capture.calls import Argument, Call, CapturedKernel, TensorArgument, TritonDtype
+from tilewise.tuner.capture.interpreter import NotInterpreted, interpret
+from tilewise.tuner.capture.stores import stored_arguments
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 from tilewise.tuner.workers.worker import describe
 
@@ -33,6 +35,9 @@ MOST_CALLS = 64
 
 _MOST_TELLING, _MOST_VALUES = 1 << 16, 64
 """Elements of a tensor whose values are kept: of truths and integers that rise or all differ, and of others."""
+
+_LAUNCH_SECONDS, _ALL_SECONDS = 10.0, 30.0
+"""Processor time for the interpretation of a launch, and of all of a program: most take less than one second."""
 
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
@@ -49,10 +54,16 @@ _DEFAULT_OPTIONS |= {"reg_inc_consumer": 0, "force_simt_template": False, "enabl
 
 
 class Recorder:
-    """The kernels launched so far, by file and name. `skips_launches`: they are not launched here."""
+    """The kernels launched so far, by file and name.
+
+    `skips_launches`: they are not launched here. Those that store integers or truths are interpreted, as a program may
+    choose later launches by these.
+    """
 
     def __init__(self) -> None:
         self._kernels: dict[tuple[Path, str], CapturedKernel] = {}
+        self._functions: dict[tuple[Path, str], list[Any]] = {}
+        self._seconds_left = _ALL_SECONDS
         self.skips_launches = False
 
     @property
@@ -66,15 +77,33 @@ class Recorder:
         if kernel is None or len(kernel.calls) >= MOST_CALLS:
             return
         try:
-            kernel.add(chain.call(grid, args, kwargs))
+            call, passed = chain.call(grid, args, kwargs)
         except _Unreadable as error:
             reason = str(error)
         except Exception as error:  # of the program's grid, heuristics or pruning
             reason = f"a launch could not be read: {type(error).__name__}: {describe(error)}"
         else:
+            kernel.add(call)
+            if self.skips_launches:
+                self._interpret(kernel, chain.function.fn, call, passed)
             return
         if reason not in kernel.left_out:
             kernel.left_out.append(reason)
+
+    def _interpret(self, kernel: CapturedKernel, function: Any, call: Call, passed: Mapping[str, Any]) -> None:
+        """Interpret a launch that stores integers, with its first config, unless one of the kernel failed before."""
+        stored = stored_arguments(function)
+        whole = any(name in stored and "float" not in tensor.dtype for name, tensor in call.tensors.items())
+        if kernel.not_interpreted or not whole:
+            return
+        seconds = min(_LAUNCH_SECONDS, self._seconds_left)
+        try:
+            if seconds < 1:
+                raise NotInterpreted(f"launches before it took {_ALL_SECONDS:.0f} s")
+            self._seconds_left -= interpret(function, passed, call.grids[0], seconds=seconds)
+        except NotInterpreted as error:
+            self._seconds_left -= error.seconds
+            kernel.not_interpreted = str(error)
 
     def _kernel(self, chain: _Chain, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CapturedKernel | None:
         if chain.function is None:
@@ -85,9 +114,16 @@ class Recorder:
             return None
         key = Path(file).resolve(), nesting_of(function)
         if key not in self._kernels:
-            self._kernels[key] = chain.kernel(*key)
+            self._kernels[key], self._functions[key] = chain.kernel(*key), [function]
             chain.read_hooks(self._kernels[key], args, kwargs)
-        return self._kernels[key]
+        known = self._kernels[key]
+        if function not in self._functions[key]:
+            if (imported := chain.kernel(*key).imported) != known.imported:
+                others = ", ".join(sorted(name for name in imported if imported[name] != known.imported.get(name)))
+                known.left_out.append(f"launches of it with another {others} are left out")
+                return None
+            self._functions[key].append(function)
+        return known
 
 
 class _Unreadable(Exception):
@@ -148,21 +184,27 @@ class _Chain:
         kernel.reset_to_zero = (*kernel.reset_to_zero, *sorted(zeroed - set(kernel.reset_to_zero)))
 
     def _look_up_names(self, kernel: CapturedKernel) -> None:
-        """Find the places of the names that the program has set in the kernel's file."""
-        known = self.function.fn.__globals__
+        """Find the places of the names that the program has set in the kernel's file, or given to functions around."""
+        known, around = self.function.fn.__globals__, inspect.getclosurevars(self.function.fn).nonlocals
         try:
-            missing = sorted(missing_names(kernel.file, kernel.nesting) & known.keys())
+            missing = missing_names(kernel.file, kernel.nesting) & known.keys()
+            given = given_names(kernel.file, kernel.nesting)
         except BadSpec as error:
             kernel.obstacles.append(str(error))
             return
-        places = {name: _place(name, known[name]) for name in missing}
+        places = {name: _place(name, known[name]) for name in sorted(missing)}
+        places |= {name: _place(name, around[name]) if name in around else "" for name in sorted(given)}
         kernel.imported = {name: place for name, place in places.items() if place}
-        if nowhere := [name for name, place in places.items() if not place]:
+        nowhere = {name for name, place in places.items() if not place}
+        if names := sorted(nowhere - given):
             kernel.obstacles.append(
-                f"it uses {', '.join(nowhere)}, which {kernel.file.name} does not define; import or define it there"
+                f"it uses {', '.join(names)}, which {kernel.file.name} does not define; import or define it there"
             )
+        if unknown := nowhere & given:
+            kernel.obstacles.append(unknown_arguments(kernel.file, kernel.nesting, unknown))
 
-    def call(self, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    def call(self, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call, dict[str, Any]]:
+        """Return a launch, and the arguments that the function gets with its first config."""
         params = self.function.params
         named = {p.name: p.default for p in params if p.default is not inspect.Parameter.empty}
         named |= {**dict(zip((p.name for p in params), args, strict=False)), **kwargs}
@@ -178,12 +220,13 @@ class _Chain:
         tuned = {name for config in (*configs, *computed) for name in config}
         given = {p.name: _read(p.name, named[p.name]) for p in params if p.name in named and p.name not in tuned}
         passed = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
-        return Call(
+        call = Call(
             given,
             tuple({**passed, **config} for config in configs),
             tuple(_grid(grid, meta) for meta in metas),
             tuple({name: _constant(name, value) for name, value in more.items()} for more in computed),
         )
+        return call, {p.name: metas[0][p.name] for p in params if p.name in metas[0]}
 
     def _computed(self, named: dict[str, Any]) -> dict[str, Any]:
         """Return the constants that heuristics compute; each sees those before it."""
@@ -243,11 +286,20 @@ def _place(name: str, value: Any) -> str:
     """Return the module that a value is, or `module:name` of one that has it; empty if there is none."""
     if inspect.ismodule(value):
         return value.__name__
-    own = (getattr(value, "__module__", ""), getattr(value, "__name__", name))
+    own = getattr(value, "__module__", ""), getattr(getattr(value, "fn", value), "__qualname__", name)
     for module, known in (own, *((module, name) for module in list(sys.modules))):
-        if module != "__main__" and getattr(sys.modules.get(module), "__dict__", {}).get(known) is value:
-            return f"{module}:{known}"
+        with suppress(AttributeError):  # it is defined inside a function, or the module lacks the name
+            if module != "__main__" and module and _attribute(sys.modules.get(module), known) is value:
+                return f"{module}:{known}"
     return ""
+
+
+def _attribute(module: Any, known: str) -> Any:
+    """Return an attribute, `Class.name` too, that looking at does not make."""
+    for part in known.split("."):
+        module = inspect.getattr_static(module, part)
+        module = module.__func__ if isinstance(module, staticmethod) else module
+    return module
 
 
 _PASSED_OPTIONS = {"num_warps", "num_stages", "multibuffer", "maxnreg", "num_ctas"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -128,10 +129,10 @@ def _import(spec: KernelSpec, function: str) -> Any:
 
 
 def _at(place: str) -> Any:
-    """Import `package.module:name`, or `package.module`."""
+    """Import `package.module:name`, `package.module:Class.name` or `package.module`."""
     module, _, name = place.partition(":")
     imported = importlib.import_module(module)
-    return getattr(imported, name) if name else imported
+    return operator.attrgetter(name)(imported) if name else imported
 
 
 @functools.cache
@@ -139,10 +140,11 @@ def load_function(path: Path, name: str, imported: tuple[tuple[str, str], ...] =
     """Return a `triton.jit` function of a user's program without running the program; raises `BadSpec`.
 
     `name` is `outer.inner` for one inside another function.
-    `imported` are names that its file lacks, with their places, `package.module:name` or `package.module`. Where
-    Triton has no driver, a stand-in answers for it, which modules with autotuners need to be imported.
+    `imported` are names that its file lacks or that a function around it was given, with their places,
+    `package.module:name` or `package.module`. Where Triton has no driver, a stand-in answers for it, which modules
+    with autotuners need to be imported.
     """
-    code, (root, package) = function_slice(path, name), package_of(path)
+    code, (root, package) = function_slice(path, name, [known for known, _ in imported]), package_of(path)
     module = ModuleType(f"{package}.{path.stem}" if package else path.stem)
     vars(module).update(__file__=str(path), __package__=package)
     sys.path.insert(0, str(root))

@@ -226,7 +226,8 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
     accelerator = torch._C._get_accelerator
     torch._C._get_accelerator = _constant(torch.device("cpu"))
     try:
-        with _mode(torch, claims), _uncompiled(torch):
+        mode = _mode(torch, claims)
+        with mode, _in_gradients(torch, mode), _uncompiled(torch):
             yield claims.device
     finally:
         torch.set_default_device = default
@@ -237,6 +238,25 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
             sys.modules.pop(name, None)
         if added:
             del torch.npu
+
+
+@contextmanager
+def _in_gradients(torch: Any, mode: Any) -> Iterator[None]:
+    """Have the mode hold in gradients too: it is off while it answers the call that computes them."""
+    name = "_engine_run_backward"
+    run: Any = getattr(torch.autograd, name, None)
+
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return run(*args, **kwargs)
+
+    if run is not None:
+        setattr(torch.autograd, name, run_backward)
+    try:
+        yield
+    finally:
+        if run is not None:
+            setattr(torch.autograd, name, run)
 
 
 @contextmanager

@@ -51,6 +51,7 @@ __all__ = [
     "WorkerTimeout",
     "crash",
     "describe",
+    "family",
     "one_line",
 ]
 
@@ -211,7 +212,7 @@ class Worker:
 
     def memory_bytes(self) -> int:
         """Return the resident memory of the process and all that it has started; 0 if it is not running."""
-        return sum(_resident(pid) for pid in _family(self._pid)) if self._pid else 0
+        return sum(_resident(pid) for pid in family(self._pid)) if self._pid else 0
 
     def restart(self) -> None:
         """Make a fresh process answer the next call."""
@@ -363,13 +364,13 @@ class WorkerPool:
             self._idle.put(worker)
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     """Yield a process and all that it has started, by id."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it has ended meanwhile
             for child in task.read_text().split():
-                yield from _family(int(child))
+                yield from family(int(child))
 
 
 def _resident(pid: int) -> int:

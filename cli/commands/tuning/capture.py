@@ -28,8 +28,8 @@ def capture(program: str, arguments: tuple[str, ...], as_json: bool) -> int:
     """Run the unmodified PROGRAM with ARGUMENTS and show the Triton kernels that it launches.
 
     PROGRAM is path/to/file.py, or a module to run as `python -m` does (pytest -- test_file.py), and may end in
-    :KERNEL. Without an NPU or GPU nothing is launched: tensors asked for on one are made on the CPU, and what kernels
-    would have computed stays as it was allocated.
+    :KERNEL. Without an NPU or GPU nothing is launched: tensors asked for on one are made on the CPU, and kernels that
+    store integers are interpreted there. What others would have computed stays as it was allocated.
     """
     from tilewise.tuner.capture.program import parse_program
 
@@ -67,12 +67,18 @@ def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list
     if not kernels:
         names = ", ".join(kernel.name for kernel in recorder.kernels)
         wanted = f"no kernel {program.kernel}; it launches {names}" if names else "no Triton kernel"
-        hint = "" if names else "; a test file runs as tilewise capture pytest -- FILE"
+        hint = _missed(recorder.kernels) if names else "; a test file runs as tilewise capture pytest -- FILE"
         if ending.error is not None and not names:
             told = raised(ending.error, program.name)
             raise NotFound(f"{program.name} ended before it launched a Triton kernel: {told}")
         raise NotFound(f"{program.name} launches {wanted}{hint}")
     return kernels
+
+
+def _missed(kernels: Sequence[CapturedKernel]) -> str:
+    """Return which kernels' results the program lacked, perhaps to launch others."""
+    told = [f"{kernel.name} ({kernel.not_interpreted})" for kernel in kernels if kernel.not_interpreted]
+    return f"; without results of {', '.join(told)}" if told else ""
 
 
 def _show(kernel: CapturedKernel, program: Program, arguments: Sequence[str]) -> None:
@@ -87,6 +93,8 @@ def _show(kernel: CapturedKernel, program: Program, arguments: Sequence[str]) ->
         click.echo(f"  and {len(kernel.calls) - _SHOWN} more (--json shows all)")
     for reason in (*kernel.obstacles, *kernel.left_out):
         click.echo(f"  {reason}")
+    if kernel.not_interpreted:
+        click.echo(f"  the program goes on without its results: {kernel.not_interpreted}")
     if kernel.calls and not kernel.obstacles:
         words = [f"{program.name}:{kernel.nesting}", "--program", *(["--", *arguments] if arguments else [])]
         click.echo(f"  next: tilewise tune {shlex.join(words)}")

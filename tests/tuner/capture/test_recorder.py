@@ -225,10 +225,30 @@ def make(scaled):
         tl.store(out, scaled(1.0))
     return inner
 
-make(tl.abs)[(1,)](torch.ones(1))
+make(lambda x: x)[(1,)](torch.ones(1))
 """)
     )
     assert "inner uses scaled, given to a function around it" in kernels["make.inner"].obstacles[0]
+
+
+def test_a_kernel_gets_the_functions_that_one_around_it_was_given(written):
+    kernels, _ = captured(
+        written("""
+def make(scaled):
+    @triton.jit
+    def inner(out):
+        tl.store(out, scaled(1.0))
+    return inner
+
+for function in (tl.abs, tl.abs, tl.exp):
+    make(function)[(1,)](torch.ones(1))
+""")
+    )
+    kernel = kernels["make.inner"]
+    assert kernel.imported == {"scaled": "triton.language.math:abs"} and kernel.counts == [2]
+    assert kernel.left_out == ["launches of it with another scaled are left out"] and not kernel.obstacles
+    function = load_function(kernel.file, kernel.nesting, tuple(kernel.imported.items()))
+    assert function.fn.__globals__["scaled"].__name__ == "abs"
 
 
 def test_a_kernel_that_takes_any_keywords_is_told(written):

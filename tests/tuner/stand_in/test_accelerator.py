@@ -159,6 +159,25 @@ def test_devices_are_named_by_text_index_and_object(standing_in):
     assert torch.ones(2).cuda().get_device() == 0 and not torch.ones(2).is_cpu
 
 
+def test_gradients_ask_for_devices_too(standing_in):
+    told = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            told.append((gradient.device.type, torch.empty(2, device="npu").device.type))
+            return 2 * gradient
+
+    x = torch.ones(2, device="npu").requires_grad_()
+    Doubled.apply(x).sum().backward()
+    assert torch.autograd.grad(Doubled.apply(x).sum(), x)[0].tolist() == [2, 2]
+    assert told == [("npu", "npu")] * 2
+
+
 def test_nothing_of_a_stand_in_stays():
     before = torch.cuda.device_count, torch.set_default_device
     with accelerator_stand_in() as stands_in:
