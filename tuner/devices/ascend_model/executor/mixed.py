@@ -7,6 +7,11 @@ vector cores; one that it waits for has to be set by both.
 Programs run side by side here too. Where the cores split them differently, a group may wait for another one that the
 same core has yet to execute. Then the launch is executed again, one program at a time: a program that still waits is
 wrong.
+
+Where the compiler gives both vector cores all of the work, the second one too loads what a program adds to and stores,
+beside the first one, which alone stores it. So a launch with a race is executed once more, with poison for what the
+second core loads of the arguments that vector cores store to. Whatever it loads is shown not to matter then; otherwise
+the poison comes out, or the race is real.
 """
 
 from __future__ import annotations
@@ -19,13 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import core_name, pipe_number
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, core_name, pipe_number
 from tilewise.tuner.devices.ascend_model.clock.turns import Deadlock, Turns
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor, side_by_side
-from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory, buffers_of, written_arguments
+from tilewise.tuner.devices.ascend_model.executor.global_memory import (
+    GlobalMemory,
+    buffers_of,
+    require_transfer,
+    written_arguments,
+)
 from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
-from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order
-from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Array, View, place
+from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, Race
+from tilewise.tuner.devices.ascend_model.executor.memory import POISON, STRAYS, Array, Fault, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, areas, cross_flag
 
@@ -75,19 +85,22 @@ class MixedExecutor:
         given = buffers_of(self._function, list(buffers))
         held = {argument: buffers[name] for argument, name in given.items()}
         before = {argument: held[argument].copy() for argument in self._arguments}
-        cube, vector = self._halves
-        together = min(math.prod(sizes), side_by_side(cube.on_chip_bytes + 2 * vector.on_chip_bytes))
-        try:
-            self._launch(held, given, [*scalars, *sizes], together)
-        except Deadlock as deadlock:
-            if together == 1:
-                raise FlagFault(str(deadlock)) from deadlock
+
+        def launch(together: int) -> None:
             for argument, kept in before.items():
                 held[argument][...] = kept
+            self._launch(held, given, [*scalars, *sizes], together)
+
+        cube, vector = self._halves
+        vector.unread = frozenset()
+        try:
+            _in_turns(launch, math.prod(sizes), cube.on_chip_bytes + 2 * vector.on_chip_bytes)
+        except Race as race:
+            vector.unread = frozenset(written_arguments(vector.function))
             try:
-                self._launch(held, given, [*scalars, *sizes], 1)
-            except Deadlock as alone:
-                raise FlagFault(str(alone)) from alone
+                _in_turns(launch, math.prod(sizes), cube.on_chip_bytes + 2 * vector.on_chip_bytes)
+            except Fault:
+                raise race from None
 
     def _launch(
         self, held: Mapping[int, Array], names: Mapping[int, str], scalars: Sequence[int | float], together: int
@@ -113,6 +126,20 @@ class MixedExecutor:
         cores = ((cube, 0), (vector, 1), (vector, 2))
         turns.run([_course(half, programs, scalars, core) for half, core in cores])
         flags.finish()
+
+
+def _in_turns(launch: Callable[[int], None], programs: int, program_bytes: int) -> None:
+    """Launch as many programs side by side as fit, or one at a time if these wait for one another."""
+    together = min(programs, side_by_side(program_bytes))
+    try:
+        launch(together)
+    except Deadlock as deadlock:
+        if together == 1:
+            raise FlagFault(str(deadlock)) from deadlock
+        try:
+            launch(1)
+        except Deadlock as alone:
+            raise FlagFault(str(alone)) from alone
 
 
 def _course(half: Executor, programs: Array, scalars: Sequence[int | float], core: int) -> Callable[[], None]:
@@ -172,7 +199,12 @@ class _Set:
 
 
 class _Half(Executor):
-    """The function of one kind of core."""
+    """The function of one kind of core.
+
+    The second vector core gets poison for what it loads of the arguments in `unread`, and reads none of it.
+    """
+
+    unread: frozenset[int] = frozenset()
 
     def __init__(
         self, function: Function, on_chip_bytes: int, whole: Function, order: Callable[[int], Order] | None, stray: int
@@ -202,6 +234,23 @@ class _Half(Executor):
 
         return allocate
 
+    def _load(self, op: Op) -> Step:
+        load = super()._load(op)
+        source, target = op.operands[:2]
+
+        def load_or_poison(group: Group) -> None:
+            outside, inside = group.values[source], group.values[target]
+            if group.order.core < _CORES - 1 or outside.base not in self.unread or not inside.elements():
+                load(group)
+                return
+            require_transfer(outside, inside, op)
+            group.order.use(MTE2, op, [], [inside])
+            stored = group.chip.stored(inside, op)
+            stored[...] = np.full(stored.itemsize, POISON, np.uint8).view(stored.dtype)
+            group.chip.fill_block(inside, np.nan if inside.dtype in ("f16", "f32", "bf16", "f64") else -1, op)
+
+        return load_or_poison
+
     def _sub_block(self, op: Op) -> Step:
         def sub_block(group: Group) -> None:
             group.values[op.results[0]] = group.order.core - 1
@@ -230,5 +279,6 @@ class _Half(Executor):
 _STEPS: Mapping[str, Callable[[_Half, Op], Step]] = {
     "memref_ext.alloc_workspace": _Half._workspace,
     "hivm.hir.get_sub_block_idx": _Half._sub_block,
+    "hivm.hir.load": _Half._load,
     **dict.fromkeys(CROSS_FLAGS, _Half._cross_flag),
 }

@@ -223,6 +223,58 @@ def test_the_two_vector_cores_may_store_the_same_value_but_not_different_ones():
         run(by_hand([flag("wait", "CUBE", "S", 0)], different))
 
 
+def part_of_x(name, start):
+    """Return the line for eight elements of x, and their type."""
+    kind = f"memref<8xf32, strided<[1], offset: {start}>, GM>"
+    shape = f"static_offsets = array<i64: {start}>, static_sizes = array<i64: 8>, static_strides = array<i64: 1>"
+    cast = f'"memref.reinterpret_cast"(%x) <{{operandSegmentSizes = array<i32: 1, 0, 0, 0>, {shape}}}>'
+    return f"{name} = {cast} : (memref<?xf32, GM>) -> {kind}", kind
+
+
+def updated(*stores):
+    """Execute a kernel of which both vector cores load x[0:8], and then store it: `(core, start)` by one of them."""
+    line, kind = part_of_x("%old", 0)
+    pipes = (
+        "set_pipe = #hivm.pipe<PIPE_MTE2>, static_event_id = #hivm.event<EVENT_ID0>, wait_pipe = #hivm.pipe<PIPE_MTE3>"
+    )
+    segments = "operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>"
+    lines = [
+        '%sub = "hivm.hir.get_sub_block_idx"() : () -> i64',
+        line,
+        f'"hivm.hir.load"(%old, %tile) <{{{segments}}}> : ({kind}, memref<8xf32, ONCHIP>) -> ()',
+        *(f'"hivm.hir.{verb}_flag"() <{{{pipes}}}> : () -> ()' for verb in ("set", "wait")),
+    ]
+    for number, (core, start) in enumerate(stores):
+        line, kind = part_of_x(f"%new{number}", start)
+        store = (
+            f'"hivm.hir.store"(%tile, %new{number}) : (memref<8xf32, ONCHIP>, {kind}) -> ()\n"scf.yield"() : () -> ()'
+        )
+        own = f'"arith.constant"() <{{value = {core} : i64}}>'
+        lines += [
+            line,
+            f"%core{number} = {own} : () -> i64",
+            f'%own{number} = "arith.cmpi"(%sub, %core{number}) <{{predicate = 0 : i64}}> : (i64, i64) -> i1',
+            f'"scf.if"(%own{number}) ({{\n{store}\n}}, {{\n}}) : (i1) -> ()',
+        ]
+    x = np.arange(64, dtype=np.float32)
+    executor_of(by_hand([], lines), UB).run({"x_ptr": x}, [], (1,))
+    return x
+
+
+def test_what_the_second_vector_core_loads_beside_the_first_ones_store_is_poison():
+    assert (updated((0, 0)) == np.arange(64)).all()
+    assert np.isnan(updated((0, 0), (1, 8))[8:16]).all()  # it matters, so it comes out
+
+
+def test_a_second_vector_core_that_stores_what_it_read_beside_the_first_one_is_a_race():
+    with pytest.raises(Race, match=r"of the vector core 1 .*nothing orders them"):
+        updated((0, 0), (1, 0))
+
+
+def test_what_one_vector_core_loads_of_what_nobody_stores_is_no_race():
+    assert (updated((0, 16), (1, 8))[:24] == np.concatenate([np.arange(8)] * 3)).all()
+
+
 def test_axes_that_a_launch_leaves_out_have_one_program():
     gm = "#hivm.address_space<gm>"
     shape = "static_offsets = array<i64: 0>, static_sizes = array<i64: 3>, static_strides = array<i64: 1>"
