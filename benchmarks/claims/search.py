@@ -923,8 +923,9 @@ SEARCH = (
         not_designed="the division into eighths, which is argued; nothing was chosen by these seeds",
         note="Calculated random search is exact, so the interval is that of ours. The opening before, four configs "
         "each the farthest of five random ones, was worse than random search on two of the 64 (max_rows-777x3000 by "
-        "up to 0.051, gemm-16x8192x8192 by up to 0.027), by seeds from 2000 (search-opening.json at commit "
-        "552618b). By 20 seeds from 4000 and a script it had means of 0.755, 0.843, 0.898 and 0.930 on these files.",
+        "up to 0.051, gemm-16x8192x8192 by up to 0.027), with means of 0.760, 0.849, 0.901 and 0.930 (seeds from "
+        "2000, search-opening.json at commit 552618b). The same with an older record of the first fourteen, by these "
+        "seeds and without a file: worse on none.",
     ),
     Claim(
         name="searches-of-others",
