@@ -1,4 +1,4 @@
-"""What a worker works on, whether its place is a database or a server."""
+"""The queue, store and kernels of a worker, in a database or on a server."""
 
 from __future__ import annotations
 
