@@ -92,13 +92,14 @@ class MixedExecutor:
             self._launch(held, given, [*scalars, *sizes], together)
 
         cube, vector = self._halves
+        program_bytes = cube.on_chip_bytes + 2 * vector.on_chip_bytes
         vector.unread = frozenset()
         try:
-            _in_turns(launch, math.prod(sizes), cube.on_chip_bytes + 2 * vector.on_chip_bytes)
+            _in_turns(launch, math.prod(sizes), program_bytes)
         except Race as race:
             vector.unread = frozenset(written_arguments(vector.function))
             try:
-                _in_turns(launch, math.prod(sizes), cube.on_chip_bytes + 2 * vector.on_chip_bytes)
+                _in_turns(launch, math.prod(sizes), program_bytes)
             except Fault:
                 raise race from None
 
