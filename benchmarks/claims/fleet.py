@@ -340,7 +340,7 @@ FLEET = (
         figure=_regrets,
         cases=lambda raw: (
             f"{len(raw['regret']['regret'][0]['without'])} draws of configs and of the chips' order for each "
-            "landscape; all that an H200 recorded with at least 200 configs that have a time"
+            "landscape; all that an H200 had recorded by 2026-11-24 with at least 200 configs that have a time"
         ),
         files=("docs/results/regret.json", "docs/results/regret-fresh.json"),
         earlier=("docs/results/spread.json",),
