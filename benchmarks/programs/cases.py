@@ -272,6 +272,29 @@ fla/gradient_of_parallax parallel_parallax_bwd_kernel_dqr
 """The same for the kernels of [drawn_calls.py](drawn_calls.py), in the order in which they were drawn."""
 
 
+_DEVELOPED = """
+flaggems/embedding_counts _embedding_dense_backward_count_kernel
+flaggems/asinh asinh_kernel_
+flaggems/product_of_all prod_kernel_result
+flaggems/cumulated_columns add_base_sum_abc_kernel
+flaggems/selected_back _select_backward_kernel
+flaggems/counts output_counts_kernel
+fla/ttt fused_chunk_ttt_linear_fwd_kernel
+fla/split_states chunk_bwd_kernel_dh_split
+fla/gradient_of_log_linear chunkwise_bwd_kernel_dv
+fla/gradient_of_mesa chunk_mesa_net_h_kv_bwd_intra_kernel_dkv
+fla/gradient_of_hgrn chunk_hgrn_bwd_kernel_o
+fla/chunked_cyclic _chunk_cyfa_fused_readout_fwd_kernel
+liger/gradient_of_ascend_group_norm _group_norm_reduce_param_grads_kernel
+liger/gradient_of_softmax _softmax_single_block_backward_kernel
+liger/gradient_of_loss_and_distance _fused_ce_tvd_backward_kernel
+liger/gradient_of_poly _poly_norm_backward_kernel
+liger/neighbours _sparse_neighborhood_qk_softmax_kernel
+liger/sinkhorn _mhc_split_sinkhorn_fwd_kernel
+"""
+"""The same for the kernels of [developed_calls.py](developed_calls.py)."""
+
+
 def _cases(text: str, program: str) -> Iterator[Case]:
     for line in filter(None, text.splitlines()):
         call, *kernels = line.split()
@@ -283,4 +306,5 @@ CASES = (
     *_cases(_KERNELS, "calls.py"),
     *_cases(_SEEDED, "seeded_calls.py"),
     *_cases(_DRAWN, "drawn_calls.py"),
+    *_cases(_DEVELOPED, "developed_calls.py"),
 )
