@@ -291,6 +291,23 @@ liger/gradient_of_loss_and_distance _fused_ce_tvd_backward_kernel
 liger/gradient_of_poly _poly_norm_backward_kernel
 liger/neighbours _sparse_neighborhood_qk_softmax_kernel
 liger/sinkhorn _mhc_split_sinkhorn_fwd_kernel
+flaggems/cumulated_largest add_base_max_kernel
+flaggems/pooled_back max_pool2d_backward_kernel
+flaggems/reflected reflection_pad2d_kernel
+flaggems/random rand_kernel
+flaggems/quantile quantile_bitonic_kernel
+fla/householder chunk_cumprod_householder_fwd_kernel
+fla/fused_based fused_chunk_based_fwd_kernel
+fla/gradient_of_cyclic _chunk_cyfa_fused_readout_bwd_kernel
+fla/gradient_of_gate gdn_gate_bwd_kernel
+fla/recurrent_rwkv7 fused_recurrent_rwkv7_fwd_kernel
+fla/gradient_of_layer_norm layer_norm_bwd_kernel
+liger/wide_residual _attn_res_fwd_kernel_tiled
+liger/wide_rms_norm _rms_norm_forward_tiled
+liger/wide_group_norm _group_norm_forward_stats_kernel
+liger/wide_poly _poly_norm_forward_kernel_npu
+liger/rotary_of_three _triton_qwen2vl_mrope
+liger/gradient_of_residual _attn_res_bwd_kernel
 """
 """The same for the kernels of [developed_calls.py](developed_calls.py)."""
 

@@ -1,7 +1,8 @@
 """A program like [calls.py](calls.py), for kernels of a third seeded draw, tried to find what tilewise lacks.
 
-Drawn from the kernels of FlagGems, FLA and Liger that no earlier list or result names: six of each package, the first
-in the order of Python's `Random(7).shuffle` over those of the package, sorted by name and file.
+Drawn from the kernels of FlagGems, FLA and Liger that no earlier list or result names: twelve of each package, the
+first in the order of Python's `Random(7).shuffle` over those of the package, sorted by name and file. One of them,
+`kernel_tle_bucket_sort_topk`, is launched under later releases of Triton alone.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _loss_and_distance_back() -> None:
 
 
 def _polynomial_back() -> None:
-    _back(apply(f"{_LIGER}.poly_norm:LigerPolyNormFunction", _grad(96, 700), _grad(3), _grad(1)))
+    _back(apply(f"{_LIGER}.poly_norm:LigerPolyNormFunction", _grad(96, 700), _grad(3), _grad()))
 
 
 def _neighbours() -> Any:
@@ -100,6 +101,57 @@ def _neighbours() -> Any:
 def _sinkhorn() -> Any:
     words = {"tmax": 8, "pre_eps": 1e-6, "sinkhorn_eps": 1e-6, "post_mult": 2.0}
     return call(f"{_LIGER}.mhc:mhc_split_sinkhorn_fwd", real(96, 24), real(24), real(1), real(1), real(1), **words)
+
+
+def _pooled_back() -> Any:
+    place, words = f"{_GEMS}.max_pool2d_with_indices", (3, 2, 1, 1, False)
+    x = real(2, 6, 40, 50)
+    made, indices = call(f"{place}:max_pool2d_with_indices", x, *words)
+    return call(f"{place}:max_pool2d_backward", real(*made.shape), x, indices, *words)
+
+
+def _products_of_householder() -> Any:
+    place = "fla.ops.path_attn.cumprod_householder_fwd:chunk_cumprod_householder_fwd_fn"
+    return call(place, *(real(2, 256, 4, 64) for _ in range(3)), 128, 64)
+
+
+def _cyclic_back() -> None:
+    rows = [_heads() for _ in range(3)]
+    gates = _shares(2, 128, 4).log().requires_grad_(), _grad(2, 128, 4), _shares(2, 128, 4).requires_grad_()
+    _back(call("fla.ops.cyfa:chunk_cyfa", *rows, *gates, _grad(4, 15, 15), _grad(64), _grad(64), 1e-6, 1e-6)[0])
+
+
+def _layer_norm_back() -> None:
+    _back(call("fla.modules.norm.layernorm:layer_norm", _grad(96, 700), _grad(700), _grad(700)))
+
+
+def _wide_residual() -> Any:
+    place = f"{_LIGER}.backends._ascend.ops.attn_res:LigerAttnResFunction"
+    return apply(place, real(4, 2, 64, 3000), real(3000), real(3000), 1e-6)
+
+
+def _wide_rms_norm() -> Any:
+    place = f"{_LIGER}.backends._ascend.ops.rms_norm:rms_norm_forward"
+    return call(place, real(64, 30000), real(30000), 1e-6, 0.0, "llama")
+
+
+def _wide_group_norm() -> Any:
+    place = f"{_LIGER}.backends._ascend.ops.group_norm:group_norm_forward"
+    return call(place, real(6, 32, 2000), 32, 8, real(32), real(32), 1e-5)
+
+
+def _wide_polynomial() -> Any:
+    return call(f"{_LIGER}.backends._ascend.ops.poly_norm:poly_norm_forward", real(64, 30000), real(3), real(1))
+
+
+def _rotary_of_three() -> Any:
+    place = f"{_LIGER}.qwen2vl_mrope:qwen2vl_mrope_forward"
+    tables = real(3, 2, 48, 64), real(3, 2, 48, 64)
+    return call(place, real(2, 8, 48, 64), real(2, 4, 48, 64), *tables, [8, 12, 12])
+
+
+def _residual_back() -> None:
+    _back(apply(f"{_LIGER}.attn_res:LigerAttnResFunction", _grad(4, 2, 64, 96), _grad(96), _grad(96), 1e-6))
 
 
 CALLS: Mapping[str, Callable[[], object]] = {
@@ -123,6 +175,29 @@ CALLS: Mapping[str, Callable[[], object]] = {
     "liger/gradient_of_poly": _polynomial_back,
     "liger/neighbours": _neighbours,
     "liger/sinkhorn": _sinkhorn,
+    "flaggems/cumulated_largest": lambda: call(f"{_GEMS}.cummax:cummax", real(9000), 0),
+    "flaggems/pooled_back": _pooled_back,
+    "flaggems/reflected": lambda: call(f"{_GEMS}.reflection_pad2d:reflection_pad2d", real(2, 6, 40, 50), (3, 2, 4, 1)),
+    "flaggems/random": lambda: call(f"{_GEMS}.rand:rand", (96, 700)),
+    "flaggems/quantile": lambda: call(f"{_GEMS}.quantile:quantile", real(96, 300), real(4).sigmoid(), 1),
+    "fla/householder": _products_of_householder,
+    "fla/fused_based": lambda: call(
+        "fla.ops.based:fused_chunk_based", real(2, 128, 4, 16), real(2, 128, 4, 16), real(2, 128, 4, 64)
+    ),
+    "fla/gradient_of_cyclic": _cyclic_back,
+    "fla/gradient_of_gate": lambda: _back(
+        call("fla.ops.gated_delta_rule.gate:fused_gdn_gate", _grad(2, 128, 4), _grad(4), _grad(4))
+    ),
+    "fla/recurrent_rwkv7": lambda: call(
+        "fla.ops.rwkv7:fused_recurrent_rwkv7", *(real(2, 64, 4, 64).sigmoid().neg() for _ in range(6))
+    ),
+    "fla/gradient_of_layer_norm": _layer_norm_back,
+    "liger/wide_residual": _wide_residual,
+    "liger/wide_rms_norm": _wide_rms_norm,
+    "liger/wide_group_norm": _wide_group_norm,
+    "liger/wide_poly": _wide_polynomial,
+    "liger/rotary_of_three": _rotary_of_three,
+    "liger/gradient_of_residual": _residual_back,
 }
 """Calls by `library/name`."""
 

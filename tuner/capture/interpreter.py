@@ -136,12 +136,25 @@ def _run(
     interpreter = importlib.import_module("triton.runtime.interpreter")
     for name, value in (("create_masked_store", 1), ("create_atomic_rmw", 2)):
         setattr(interpreter.InterpreterBuilder, name, _as_wide(interpreter, name, value))
-    interpreted = functools.cache(interpreter.InterpretedFunction)
+
+    @functools.cache
+    def interpreted(function: Any) -> Any:
+        function.__globals__.setdefault("range", _range_of_scalars(interpreter))
+        return interpreter.InterpretedFunction(function)
+
+    language = importlib.import_module("triton.language")
+    language.dtype.value = property(lambda self: self)  # compiled functions get a dtype as a constant
+    interpreter.InterpreterBuilder.get_int1_ty = lambda self: language.int1  # lacking in 3.2
     jit = importlib.import_module("triton.runtime.jit").JITFunction
     jit.__call__ = lambda self, *args, **kwargs: interpreted(self.fn)(*args, **kwargs)
     function.__globals__.update(inspect.getclosurevars(function).nonlocals)
     interpreted(function).run(**arguments, grid=tuple(grid), warmup=False)
     _copy(tensors, results)
+
+
+def _range_of_scalars(interpreter: Any) -> Callable[..., Any]:
+    """Return `range` with the scalars over which compiled loops run: the interpreter's would run over plain numbers."""
+    return lambda *bounds: map(interpreter._implicit_cvt, range(*bounds))
 
 
 def _as_wide(interpreter: Any, name: str, value: int) -> Callable[..., Any]:
