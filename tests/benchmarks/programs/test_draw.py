@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tilewise.benchmarks.programs.draw import drawn, kernels, named
 
-LIBRARY = '''
+LIBRARY = """
 @triton.autotune([], key=[])
 @triton.jit(do_not_specialize=["n"])
 def launched(x): ...
@@ -21,7 +21,7 @@ def other(x): ...
 def run(x):
     launched[(1,)](x)
     other[grid](x)
-'''
+"""
 
 
 def test_kernels_that_are_launched_and_not_known_are_drawn_in_a_seeded_order(tmp_path: Path):

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton.backends.ascend")
 
-from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS  # noqa: E402
-from tilewise.tuner.stand_in.cann import PART, cann_stand_in  # noqa: E402
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
+from tilewise.tuner.stand_in.cann import PART, cann_stand_in
 
 EXTRA = "triton.language.extra.cann"
 
