@@ -311,6 +311,22 @@ liger/gradient_of_residual _attn_res_bwd_kernel
 """
 """The same for the kernels of [developed_calls.py](developed_calls.py)."""
 
+_JUDGED = """
+flaggems/sorted compute_global_hist_kernel
+flaggems/normed_columns weight_norm_kernel_last
+flaggems/chunk_output chunk_fwd_kernel_o
+flaggems/schedule _prepare_pass1_kernel
+fla/gradient_of_kda_gate kda_gate_bwd_kernel_npu
+fla/gradient_of_attention parallel_attn_bwd_kernel_preprocess
+fla/wall parallel_wall_attn_fwd_kernel
+fla/gradient_of_halved_parallax parallel_parallax_bwd_kernel_preprocess
+liger/gradient_of_streams _mhc_post_res_bwd_kernel
+liger/wide_sparsemax _sparsemax_forward_tiled_kernel
+liger/sequences _grpo_loss_fwd_kernel_seq
+liger/gradient_of_neighbours _fused_neighborhood_attention_grad_k_kernel
+"""
+"""The same for the kernels of [judged_calls.py](judged_calls.py), in the order in which they were drawn."""
+
 
 def _cases(text: str, program: str) -> Iterator[Case]:
     for line in filter(None, text.splitlines()):
@@ -324,4 +340,5 @@ CASES = (
     *_cases(_SEEDED, "seeded_calls.py"),
     *_cases(_DRAWN, "drawn_calls.py"),
     *_cases(_DEVELOPED, "developed_calls.py"),
+    *_cases(_JUDGED, "judged_calls.py"),
 )
