@@ -218,16 +218,16 @@ def _developed(raw: Raw) -> str:
     shares = [f"{yes} of {yes + no}" for no, yes in (libraries[n] for n in ("flag-gems", "fla-core", "liger-kernel"))]
     return (
         f"Of {len(rows)} kernels of a third draw, tried to find what tilewise lacks, {tuned} were tuned "
-        f"({raw[_DEVELOPED]['trials']} trials each, modelled, {raw[_DEVELOPED]['date'][:10]}): {shares[0]} of FlagGems, "
-        f"{shares[1]} of FLA and {shares[2]} of Liger"
+        f"({raw[_DEVELOPED]['trials']} trials each, modelled, {raw[_DEVELOPED]['date'][:10]}): {shares[0]} of "
+        f"FlagGems, {shares[1]} of FLA and {shares[2]} of Liger"
     )
 
 
 def _judged(raw: Raw) -> str:
     body = raw[_JUDGED]
     return (
-        f"Of {body['summary']['kernels']} kernels of a fourth draw, made when the tuner was frozen and tried once each, "
-        f"{body['summary']['tuned']} were tuned ({body['trials']} trials each, modelled, {body['date'][:10]})"
+        f"Of {body['summary']['kernels']} kernels of a fourth draw, made when the tuner was frozen and tried once "
+        f"each, {body['summary']['tuned']} were tuned ({body['trials']} trials each, modelled, {body['date'][:10]})"
     )
 
 
