@@ -272,6 +272,62 @@ fla/gradient_of_parallax parallel_parallax_bwd_kernel_dqr
 """The same for the kernels of [drawn_calls.py](drawn_calls.py), in the order in which they were drawn."""
 
 
+_DEVELOPED = """
+flaggems/embedding_counts _embedding_dense_backward_count_kernel
+flaggems/asinh asinh_kernel_
+flaggems/product_of_all prod_kernel_result
+flaggems/cumulated_columns add_base_sum_abc_kernel
+flaggems/selected_back _select_backward_kernel
+flaggems/counts output_counts_kernel
+fla/ttt fused_chunk_ttt_linear_fwd_kernel
+fla/split_states chunk_bwd_kernel_dh_split
+fla/gradient_of_log_linear chunkwise_bwd_kernel_dv
+fla/gradient_of_mesa chunk_mesa_net_h_kv_bwd_intra_kernel_dkv
+fla/gradient_of_hgrn chunk_hgrn_bwd_kernel_o
+fla/chunked_cyclic _chunk_cyfa_fused_readout_fwd_kernel
+liger/gradient_of_ascend_group_norm _group_norm_reduce_param_grads_kernel
+liger/gradient_of_softmax _softmax_single_block_backward_kernel
+liger/gradient_of_loss_and_distance _fused_ce_tvd_backward_kernel
+liger/gradient_of_poly _poly_norm_backward_kernel
+liger/neighbours _sparse_neighborhood_qk_softmax_kernel
+liger/sinkhorn _mhc_split_sinkhorn_fwd_kernel
+flaggems/cumulated_largest add_base_max_kernel
+flaggems/pooled_back max_pool2d_backward_kernel
+flaggems/reflected reflection_pad2d_kernel
+flaggems/random rand_kernel
+flaggems/quantile quantile_bitonic_kernel
+fla/householder chunk_cumprod_householder_fwd_kernel
+fla/fused_based fused_chunk_based_fwd_kernel
+fla/gradient_of_cyclic _chunk_cyfa_fused_readout_bwd_kernel
+fla/gradient_of_gate gdn_gate_bwd_kernel
+fla/recurrent_rwkv7 fused_recurrent_rwkv7_fwd_kernel
+fla/gradient_of_layer_norm layer_norm_bwd_kernel
+liger/wide_residual _attn_res_fwd_kernel_tiled
+liger/wide_rms_norm _rms_norm_forward_tiled
+liger/wide_group_norm _group_norm_forward_stats_kernel
+liger/wide_poly _poly_norm_forward_kernel_npu
+liger/rotary_of_three _triton_qwen2vl_mrope
+liger/gradient_of_residual _attn_res_bwd_kernel
+"""
+"""The same for the kernels of [developed_calls.py](developed_calls.py)."""
+
+_JUDGED = """
+flaggems/sorted compute_global_hist_kernel
+flaggems/normed_columns weight_norm_kernel_last
+flaggems/chunk_output chunk_fwd_kernel_o
+flaggems/schedule _prepare_pass1_kernel
+fla/gradient_of_kda_gate kda_gate_bwd_kernel_npu
+fla/gradient_of_attention parallel_attn_bwd_kernel_preprocess
+fla/wall parallel_wall_attn_fwd_kernel
+fla/gradient_of_halved_parallax parallel_parallax_bwd_kernel_preprocess
+liger/gradient_of_streams _mhc_post_res_bwd_kernel
+liger/wide_sparsemax _sparsemax_forward_tiled_kernel
+liger/sequences _grpo_loss_fwd_kernel_seq
+liger/gradient_of_neighbours _fused_neighborhood_attention_grad_k_kernel
+"""
+"""The same for the kernels of [judged_calls.py](judged_calls.py), in the order in which they were drawn."""
+
+
 def _cases(text: str, program: str) -> Iterator[Case]:
     for line in filter(None, text.splitlines()):
         call, *kernels = line.split()
@@ -283,4 +339,6 @@ CASES = (
     *_cases(_KERNELS, "calls.py"),
     *_cases(_SEEDED, "seeded_calls.py"),
     *_cases(_DRAWN, "drawn_calls.py"),
+    *_cases(_DEVELOPED, "developed_calls.py"),
+    *_cases(_JUDGED, "judged_calls.py"),
 )

@@ -125,7 +125,7 @@ def outcome(code: int, errors: str) -> tuple[str, str]:
     `tuned`; `captured` if no spec was inferred; `inferred` if no config ran correctly; `not captured`.
     """
     lines = [line.removeprefix("tilewise: ") for line in errors.splitlines() if line.startswith("tilewise: ")]
-    message = re.sub(r"/\S*/", "", lines[-1]) if lines else ""
+    message = re.sub(r"/\S+/", "", lines[-1]) if lines else ""
     if code == 0:
         return "tuned", ""
     if any(line.startswith("the spec of ") for line in lines):

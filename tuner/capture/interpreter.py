@@ -10,7 +10,6 @@ import ctypes
 import faulthandler
 import functools
 import importlib
-import inspect
 import mmap
 import os
 import select
@@ -18,6 +17,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewise.tuner.capture.closures import closures_kept
 from tilewise.tuner.workers.worker import describe
 
 __all__ = ["NotInterpreted", "interpret"]
@@ -131,17 +131,30 @@ def _run(
     tensors: Mapping[int, int],
     results: mmap.mmap,
 ) -> None:
-    """Interpret a launch and copy what its tensors hold then. Names that a closure gives become the file's own."""
+    """Interpret a launch and copy what its tensors hold then."""
     importlib.import_module("torch").set_num_threads(1)  # the pool's threads are not in a fork
     interpreter = importlib.import_module("triton.runtime.interpreter")
     for name, value in (("create_masked_store", 1), ("create_atomic_rmw", 2)):
         setattr(interpreter.InterpreterBuilder, name, _as_wide(interpreter, name, value))
-    interpreted = functools.cache(interpreter.InterpretedFunction)
+
+    @functools.cache
+    def interpreted(function: Any) -> Any:
+        function.__globals__.setdefault("range", _range_of_scalars(interpreter))
+        return interpreter.InterpretedFunction(function)
+
+    language = importlib.import_module("triton.language")
+    language.dtype.value = property(lambda self: self)  # compiled functions get a dtype as a constant
+    interpreter.InterpreterBuilder.get_int1_ty = lambda self: language.int1  # lacking in 3.2
     jit = importlib.import_module("triton.runtime.jit").JITFunction
     jit.__call__ = lambda self, *args, **kwargs: interpreted(self.fn)(*args, **kwargs)
-    function.__globals__.update(inspect.getclosurevars(function).nonlocals)
-    interpreted(function).run(**arguments, grid=tuple(grid), warmup=False)
+    with closures_kept():
+        interpreted(function).run(**arguments, grid=tuple(grid), warmup=False)
     _copy(tensors, results)
+
+
+def _range_of_scalars(interpreter: Any) -> Callable[..., Any]:
+    """Return `range` with the scalars over which compiled loops run: the interpreter's would run over plain numbers."""
+    return lambda *bounds: map(interpreter._implicit_cvt, range(*bounds))
 
 
 def _as_wide(interpreter: Any, name: str, value: int) -> Callable[..., Any]:

@@ -199,9 +199,9 @@ class _Endless(Exception):
 
 
 def _endless(form: Form, config: Config, error: _Endless) -> str:
-    shown = ", ".join(f"{name}={value}" for name, value in config.items())
+    shown = " for " + ", ".join(f"{name}={value}" for name, value in config.items()) if config else ""
     return (
-        f"no spec can be inferred for {form.name}: the Ascend compiler's {error} for {shown}; "
+        f"no spec can be inferred for {form.name}: the Ascend compiler's {error}{shown}; "
         "divide the kernel, or do with less of what is unrolled: sorts, static_range, large blocks"
     )
 

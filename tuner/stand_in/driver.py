@@ -7,17 +7,15 @@ driver answers such questions and can launch nothing.
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["StandInDriver", "driver_stand_in", "has_driver", "is_ascend"]
+__all__ = ["StandInDriver", "driver_stand_in", "has_driver", "is_ascend", "properties"]
 
-PROPERTIES = {
+_NVIDIA = {
     "multiprocessor_count": 132,
     "max_shared_mem": 232448,
     "max_num_regs": 65536,
@@ -25,11 +23,11 @@ PROPERTIES = {
     "mem_clock_rate": 2619000,
     "mem_bus_width": 6144,
     "sm_clock_rate": 1980000,
-    "num_aicore": 20,
-    "num_vectorcore": 40,
 }
-"""What programs read before they choose a grid: an H200's figures (its data sheet, CUDA C++ Programming Guide), and
-the core counts of an Ascend 910B4."""
+"""Properties of an H200 (its data sheet, CUDA C++ Programming Guide)."""
+
+_ASCEND = {"num_aicore": 20, "num_vectorcore": 40, "multiprocessor_count": 40}
+"""Properties of an Ascend 910B4; its processors are the vector cores, as for programs that know no NPU."""
 
 TIMED_MS = 1.0
 """Time that every benchmark of a program reports while nothing is launched."""
@@ -48,12 +46,17 @@ def is_ascend() -> bool:
     return "ascend" in importlib.import_module("triton.backends").backends
 
 
+def properties() -> dict[str, int]:
+    """Return what programs read before they choose a grid; the names of both kinds of device, whichever it is."""
+    return _NVIDIA | _ASCEND if is_ascend() else _ASCEND | _NVIDIA
+
+
 class StandInDriver:
     """The driver; `device` is the torch device that programs are told is active."""
 
     def __init__(self, device: Callable[[], Any]) -> None:
         self._device = device
-        self.utils = SimpleNamespace(get_device_properties=lambda index: dict(PROPERTIES))
+        self.utils = SimpleNamespace(get_device_properties=lambda index: properties())
 
     @staticmethod
     def is_active() -> bool:
@@ -93,21 +96,6 @@ def timed_once(run: Callable[[], Any], *args: Any, quantiles: Sequence[float] | 
     return [TIMED_MS] * len(quantiles) if quantiles else TIMED_MS
 
 
-_CANN = "triton.language.extra.cann"
-"""The package of Ascend's functions in later releases of triton-ascend, by which libraries import it; 3.2.0 calls it
-`ascend`."""
-
-
-def _add_cann() -> list[str]:
-    """Add the later name of Ascend's package where it is missing; return the names of the modules added."""
-    if not is_ascend() or importlib.util.find_spec(_CANN) is not None:
-        return []
-    older = importlib.import_module("triton.language.extra.ascend")
-    added = {_CANN: older, f"{_CANN}.libdevice": importlib.import_module(f"{older.__name__}.libdevice")}
-    sys.modules |= added
-    return list(added)
-
-
 _BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_npu")
 
 
@@ -118,7 +106,6 @@ def driver_stand_in(device: Callable[[], Any]) -> Iterator[None]:
     testing = importlib.import_module("triton.testing")
     before = {name: getattr(testing, name) for name in _BENCHMARKS if hasattr(testing, name)}
     active = vars(drivers).get("_active", vars(drivers).get("active"))
-    added = _add_cann()
     drivers.set_active(StandInDriver(device))
     for name in before:
         setattr(testing, name, timed_once)
@@ -126,7 +113,5 @@ def driver_stand_in(device: Callable[[], Any]) -> Iterator[None]:
         yield
     finally:
         drivers.set_active(active)
-        for name in added:
-            sys.modules.pop(name, None)
         for name, function in before.items():
             setattr(testing, name, function)

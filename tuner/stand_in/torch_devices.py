@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from tilewise.tuner.stand_in.driver import PROPERTIES, TIMED_MS, is_ascend
+from tilewise.tuner.stand_in.driver import TIMED_MS, is_ascend, properties
 
 __all__ = ["torch_stand_in"]
 
@@ -84,20 +84,21 @@ class _Generator:
 
 
 def _properties(index: Any = 0) -> SimpleNamespace:
+    known = properties()
     return SimpleNamespace(
         name="a stand-in",
         major=9,
         minor=0,
         total_memory=64 << 30,
-        multi_processor_count=PROPERTIES["multiprocessor_count"],
-        warp_size=PROPERTIES["warpSize"],
-        regs_per_multiprocessor=PROPERTIES["max_num_regs"],
+        multi_processor_count=known["multiprocessor_count"],
+        warp_size=known["warpSize"],
+        regs_per_multiprocessor=known["max_num_regs"],
         max_threads_per_multi_processor=2048,
-        shared_memory_per_multiprocessor=PROPERTIES["max_shared_mem"],
-        shared_memory_per_block_optin=PROPERTIES["max_shared_mem"],
+        shared_memory_per_multiprocessor=known["max_shared_mem"],
+        shared_memory_per_block_optin=known["max_shared_mem"],
         L2_cache_size=50 << 20,
-        cube_core_num=PROPERTIES["num_aicore"],
-        vector_core_num=PROPERTIES["num_vectorcore"],
+        cube_core_num=known["num_aicore"],
+        vector_core_num=known["num_vectorcore"],
     )
 
 

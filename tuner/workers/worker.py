@@ -127,9 +127,9 @@ def crash(program: str, code: int, printed: str) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes,
-    and for a command's what it printed."""
-    while type(error).__name__ == "CompilationError" and error.__cause__ is not None:
+    """Return the error's message in one line; for a compiler's or interpreter's error its cause's, without the
+    source that it quotes, and for a command's what it printed."""
+    while type(error).__name__ in ("CompilationError", "InterpreterError") and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, subprocess.CalledProcessError) and error.stderr:
         printed = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr

@@ -71,10 +71,11 @@ def _interpreting(device: str | None) -> Iterator[None]:
     if device is None:
         raise click.UsageError("--interpret needs --for-device, the device whose results to use, such as Ascend910B4")
     os.environ["TRITON_INTERPRET"] = "1"  # read by Triton when a kernel is defined
+    from tilewise.tuner.capture.closures import closures_kept
     from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 
     try:
-        with accelerator_stand_in():
+        with accelerator_stand_in(), closures_kept():
             yield
     finally:
         del os.environ["TRITON_INTERPRET"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tilewise.benchmarks.programs import calls, drawn_calls, foreign, seeded_calls
+from tilewise.benchmarks.programs import calls, developed_calls, drawn_calls, foreign, judged_calls, seeded_calls
 from tilewise.benchmarks.programs.cases import CASES
 from tilewise.benchmarks.programs.foreign import bench_programs, outcome, summary
 
@@ -25,6 +25,7 @@ SPEC = "tilewise: the spec of k is /home/me/specs/k.py\n"
         ),
         (2, "tilewise: no spec can be inferred for k: why\n", ("captured", "no spec can be inferred for k: why")),
         (4, "tilewise: /home/me/p.py launches no kernel k\n", ("not captured", "p.py launches no kernel k")),
+        (2, "tilewise: no spec: `a // b, c // d`: why\n", ("captured", "no spec: `a // b, c // d`: why")),
         (4, "tilewise: p.py ended before it launched one\n", ("not captured", "p.py ended before it launched one")),
     ],
 )
@@ -33,7 +34,7 @@ def test_the_outcome_is_how_far_a_kernel_came(code, errors, expected):
 
 
 def test_every_kernel_has_a_call_that_launches_it():
-    for program in (calls, seeded_calls, drawn_calls):
+    for program in (calls, seeded_calls, drawn_calls, developed_calls, judged_calls):
         name = f"{program.__name__.rpartition('.')[2]}.py"
         assert {case.call for case in CASES if case.module and case.program == name} == set(program.CALLS)
     assert len({(case.call, case.kernel) for case in CASES}) == len(CASES)

@@ -86,3 +86,47 @@ def test_a_launch_that_fails_crashes_or_does_not_end_leaves_its_tensors_and_says
         with pytest.raises(NotInterpreted, match=reason):
             interpret(load_function(file, name).fn, {"x": x}, (1,), seconds=0.2)
     assert int(x) == 0
+
+
+COMPILED = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def counted(x, n):
+    for i in range(0, n):
+        tl.store(x + i, (i * 2).to(tl.int64))
+
+@triton.jit
+def bits(dtype):
+    width: tl.constexpr = dtype.value.primitive_bitwidth
+    return width
+
+@triton.jit
+def measured(x):
+    tl.store(x, bits(x.dtype.element_ty))
+    tl.store(x + 1, tl.full([], 1, tl.int1).to(tl.int64))
+
+@triton.jit
+def inner(x):
+    return x.no_such_thing
+
+@triton.jit
+def outer(x):
+    tl.store(x, inner(x))
+"""
+
+
+def test_loops_run_over_scalars_and_dtypes_have_values_as_in_compiled_code(tmp_path: Path):
+    torch = pytest.importorskip("torch")
+    from tilewise.tuner.measure.launch import load_function
+
+    file = tmp_path / "compiled.py"
+    file.write_text(COMPILED)
+    x = torch.zeros(4, dtype=torch.int64)
+    interpret(load_function(file, "counted").fn, {"x": x, "n": 4}, (1,), seconds=5)
+    assert x.tolist() == [0, 2, 4, 6]
+    interpret(load_function(file, "measured").fn, {"x": x}, (1,), seconds=5)
+    assert x.tolist() == [64, 1, 4, 6]
+    with pytest.raises(NotInterpreted, match=r"^'tensor' object has no attribute 'no_such_thing'$"):
+        interpret(load_function(file, "outer").fn, {"x": x}, (1,), seconds=5)

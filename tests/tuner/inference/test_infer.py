@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from places import HELPERS
 
@@ -15,7 +17,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.form import find_form
-from tilewise.tuner.inference.infer import infer, loaded
+from tilewise.tuner.inference.infer import _Endless, _endless, infer, loaded
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
 from tilewise.tuner.inference.spec_text import spec_text
 from tilewise.tuner.measure.launch import load_function
@@ -164,3 +166,9 @@ def test_a_kernel_that_the_front_end_does_not_end_for_is_refused_before_any_tria
     monkeypatch.setattr(toolchain, "_LOWERED", {})
     with pytest.raises(BadSpec, match=r"Ascend compiler's endless did not finish within 0\.1 s for BLOCK_"):
         infer(kernel, cache_folder=tmp_path)
+
+
+def test_the_refusal_of_an_endless_front_end_names_the_values_of_a_config_that_has_some():
+    reason = _Endless("opt did not finish within 30 s")
+    assert "finish within 30 s; divide" in _endless(SimpleNamespace(name="k"), {}, reason)
+    assert "finish within 30 s for BLOCK=8; divide" in _endless(SimpleNamespace(name="k"), {"BLOCK": 8}, reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in  # noqa: E402
+from tilewise.tuner.stand_in.driver import is_ascend  # noqa: E402
 
 
 @pytest.fixture
@@ -81,7 +81,8 @@ def test_the_driver_names_a_target_and_a_device(standing_in):
     active = triton.runtime.driver.active
     assert active.get_current_target().backend in ("npu", "cuda")
     assert torch.ones(1, device=active.get_active_torch_device()).device == active.get_active_torch_device()
-    assert active.utils.get_device_properties(0)["multiprocessor_count"] > 0
+    known = active.utils.get_device_properties(0)
+    assert known["multiprocessor_count"] == (known["num_vectorcore"] if is_ascend() else 132)
     start, end = (active.get_device_interface().Event(enable_timing=True) for _ in range(2))
     start.record()
     assert start.elapsed_time(end) > 0
@@ -92,14 +93,6 @@ def test_generators_have_a_seed_and_an_offset(standing_in):
     seed, offset = generator.get_state().view(torch.int64)
     generator.set_state(torch.ones(16, dtype=torch.uint8))
     assert (int(seed), int(offset)) == (0, 0) and generator.get_state().tolist() == [1] * 16
-
-
-def test_ascends_functions_have_their_later_name_too():
-    pytest.importorskip("triton.backends.ascend")
-    name = "triton.language.extra.cann.libdevice"
-    with accelerator_stand_in():
-        assert importlib.import_module(name).tanh
-    assert name not in sys.modules
 
 
 def test_compiled_functions_run_as_they_are(standing_in):
