@@ -868,8 +868,8 @@ SEARCH = (
         "`flash_attention` of more than 8 configs, and later records of three of the others",
         not_designed="the opening, on the other `batch_norm` and `max_rows`, `relu_bias_scale` and `layer_norm_apply`, "
         "modelled by an earlier clock; the division into eighths, on any",
-        note="The nine files are those of benchmark_hub, as below, by the same searches. The other two files are by "
-        "the opening of 2026-11-23 to 2026-11-26.",
+        note="The nine files are those of benchmark_hub, as below, by the same searches. The matrix file is by the "
+        "opening of 2026-11-23 to 2026-11-26.",
     ),
     Claim(
         name="peer-searches",
