@@ -179,7 +179,7 @@ def _hub_words(raw: Raw) -> str:
 
 
 def _unaided_words(raw: Raw) -> str:
-    """The search without a prior against calculated random search, on kernels that did not decide its opening."""
+    """The search without a prior against calculated random search, on kernels that decided little of it."""
     body = raw["search-unaided-unseen"]
     means = [body["mean"][name]["fraction"] for name in (_UNAIDED, _CALCULATED)]
     parts = [f"{ours:.3f} after {n} ({means[1][n]:.3f})" for n, ours in means[0].items()]
@@ -236,9 +236,9 @@ def _unaided(raw: Raw) -> str:
 
 
 _MATRIX_BEFORE = ("gemm-3000x", "grouped_gemm-", "block_fp8_gemm-256x", "gemm-512x", "fused_moe-48x")
-"""Landscapes of search-peers that were recorded before the opening was chosen."""
+"""Landscapes of search-peers that were recorded before the opening of 2026-11-23 was chosen."""
 
-_OPENING = "The opening is that of 2026-11-23 to 2026-11-26, before the random one."
+_OURS_AGAIN = "Ours and calculated random search were run again on 2026-11-26 (`run_again` in the files)."
 
 
 def _peer_rows(raw: Raw) -> list[Mapping[str, Any]]:
@@ -246,7 +246,7 @@ def _peer_rows(raw: Raw) -> list[Mapping[str, Any]]:
 
 
 def _peers_words(raw: Raw) -> str:
-    """The means of all searches on landscapes that did not decide the opening, and where ours is behind."""
+    """The means of all searches on landscapes that decided little, and where ours is behind."""
     rows = _peer_rows(raw)
     fresh = [row for row in rows if row["file"].startswith(_JUDGED) or "H200" in row["file"]]
     first, *later = (_behind_peers(rows, n) for n in ("8", "20", "50", "100"))
@@ -313,7 +313,7 @@ def _models_words(raw: Raw) -> str:
 
 
 _FRESH_OF_MODELS = ("fused_moe-256x60", "batch_norm-3x200x900", "block_fp8_gemm-1024x")
-"""Landscapes of search-peers-smac and its second file that decided nothing of the search."""
+"""Landscapes of search-peers-smac and its second file that decided at most the word of the opening."""
 
 
 def _models_again_words(raw: Raw) -> str:
@@ -873,21 +873,21 @@ SEARCH = (
     ),
     Claim(
         name="peer-searches",
-        question="Without a prior, on landscapes that did not decide the opening: fraction of the optimum, mean of the "
-        "landscapes, beside searches of other projects",
+        question="Without a prior, on landscapes that decided little: fraction of the optimum, mean of the landscapes, "
+        "beside searches of other projects",
         figure=lambda raw: f"{_peers_words(raw)}. {_again_words(raw)}. {_botorch_words(raw)}",
         cases=lambda raw: (
             f"{_seeds(raw, 'search-peers')}, of which {len(_peer_rows(raw))} landscapes count here: the others, matrix "
-            "kernels, were recorded before the opening was chosen"
+            "kernels, were recorded before 2026-11-23 and decided the opening of then"
         ),
         files=_files("search-peers", "search-peers-batch_norm", "search-peers-botorch", "search-peers-hub-botorch"),
         places=tuple(Place("docs/search.md", words) for words in (_peers_words, _again_words, _botorch_words)),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search"),
         designed="other constants of the search, with ten of the vector kernels' landscapes in sight (those that "
-        "landscapes/README.md calls design) and other shapes of the matrix kernels",
-        not_designed="the opening; the other searches, which ran at their default settings",
-        note=f"{_OPENING} The best of the others is chosen on each landscape after the fact, which favours them. The "
-        "runs with BoTorch are other runs, of ours too.",
+        "landscapes/README.md calls design) and other shapes of the matrix kernels; the opening's word, among three, "
+        "on 33 of 64 landscapes, among which are six of these, and later records of three",
+        not_designed="the opening, on the other nine; the other searches, which ran at their default settings",
+        note=f"{_OURS_AGAIN} The best of the others is chosen on each landscape after the fact, which favours them.",
     ),
     Claim(
         name="peers-with-models",
@@ -899,12 +899,13 @@ SEARCH = (
         files=_files("search-peers-smac", "search-peers-smac-second", "search-peers-smac-batch_norm"),
         places=(Place("docs/search.md", _models_words), Place("docs/search.md", _models_again_words)),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search"),
-        designed="the opening, with convolution_milo-W6600; other constants, with max_rows-777x3000, sum_rows-300x1024 "
-        "and other shapes of the judged kernels. sum_rows-300x1024 was added when the other five had been seen: on "
-        "those, after 50, ours 0.972, optuna-gp 0.952, smac 0.926 (commit 6bae919)",
+        designed="the opening's word, among three, on 33 of 64 landscapes, to which these six belong; other constants, "
+        "with max_rows-777x3000, sum_rows-300x1024 and other shapes of the judged kernels. sum_rows-300x1024 was added "
+        "when the other five had been seen: on those, after 50, ours of then 0.972, optuna-gp 0.952, smac 0.926 "
+        "(commit 6bae919)",
         not_designed="the other searches, which ran at their default settings. They know no constraints: a suggestion "
         "is moved to the nearest valid config that was not tried",
-        note=f"{_OPENING} The best of the others, calculated random search among them, is chosen on each landscape "
+        note=f"{_OURS_AGAIN} The best of the others, calculated random search among them, is chosen on each landscape "
         "after the fact, which favours them. A search of 100 evaluations takes SMAC 26 to 46 s and the Gaussian "
         "process 7 to 12 s.",
     ),
@@ -943,7 +944,7 @@ SEARCH = (
         not_designed="the other searches, which ran at their default settings",
         note="The figures of ours are of 2026-11-26 (`run_again` in the file), those of the others of 2026-11-23. With "
         "the opening between these days ours reached 0.865 / 0.942 / 0.976 / 0.997 by the same seeds; ± 0.015 / 0.011 "
-        "/ 0.008 / 0.003 is the interval of today's. The run with BoTorch is by that opening. The files are those of "
+        "/ 0.008 / 0.003 is the interval of today's. The files are those of "
         "benchmark_hub (github.com/AutoTuningAssociation) but for their names; neither its revision nor their paths "
         "there were recorded. BoTorch was not run beyond 50.",
     ),
