@@ -35,8 +35,6 @@ _UNAIDED_RUNS = ("search-unaided-unseen", "search-unaided-matrix", "search-unaid
 _UNAIDED, _CALCULATED = "guided-without-prior", "random-calculated"
 _SMALL = 34
 """Configs of the spaces that are called small."""
-_RECORDED_LAST = 3
-"""Landscapes of search-unaided-matrix, its first ones, that were recorded after the opening was chosen."""
 _RECORDED_FOURTH = ("gemm-512x", "grouped_gemm-1000x", "decode_attention-12x", "fused_moe-48x")
 _UNTUNED = (
     *("tuner/portfolio", "tuner/lookup", "tuner/space/nearest_config.py", "benchmarks/launch/untuned_shapes.py"),
@@ -201,8 +199,8 @@ _JUDGED = ("flash_attention-", "batch_norm-3x200x900", "max_rows-500x2000")
 
 
 def _matrix_words(raw: Raw) -> str:
-    """The same on matrix landscapes that were recorded after the search was finished."""
-    fresh = raw["search-unaided-matrix"]["landscapes"][:_RECORDED_LAST]
+    """The same on matrix landscapes that were recorded when all but the opening was finished."""
+    fresh = raw["search-unaided-matrix"]["landscapes"]
     shown = list[str]()
     for n in ("8", "16", "20", "50", "100"):
         names = ("guided-without-prior", "tpe", "random-calculated")
@@ -857,10 +855,7 @@ SEARCH = (
         question="Without a prior: fraction of the optimum, mean of the landscapes (calculated random search), and "
         "where the search is behind; first on five kernels that decided little",
         figure=_unaided,
-        cases=lambda raw: (
-            f"{'; '.join(_seeds(raw, name) for name in _UNAIDED_RUNS)}; of the second file only the "
-            f"{_RECORDED_LAST} recorded last count"
-        ),
+        cases=lambda raw: "; ".join(_seeds(raw, name) for name in _UNAIDED_RUNS),
         files=_files(*_UNAIDED_RUNS),
         places=(Place("docs/search.md", _unaided_words), Place("docs/search.md", _matrix_words)),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search/score.py"),
@@ -869,8 +864,7 @@ SEARCH = (
         "`flash_attention` of more than 8 configs, and later records of three of the others",
         not_designed="the opening, on the other `batch_norm` and `max_rows`, `relu_bias_scale` and `layer_norm_apply`, "
         "modelled by an earlier clock; the division into eighths, on any",
-        note="The nine files are those of benchmark_hub, as below, by the same searches. The matrix file is by the "
-        "opening of 2026-11-23 to 2026-11-26.",
+        note="The nine files are those of benchmark_hub, as below, by the same searches.",
     ),
     Claim(
         name="peer-searches",
