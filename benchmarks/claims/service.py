@@ -99,10 +99,11 @@ def _run_words(raw: Raw) -> str:
         f"On an {body['launch'].split()[-1]} the first launch of each of {row['entries']} tuned shapes took "
         f"{first['run_median']:.2f} ms at the median (99th percentile: {first['run_p99']:.2f}) after each had been "
         f"launched under `tuned`, whose own first launches took {first['exact_median']:.2f} ms "
-        f"({first['exact_p99']:.0f}, compiling included). A later launch took {run:.1f} us, against {tuned:.1f} us "
+        f"(99th percentile: {first['exact_p99']:.0f} ms, compiling included). A later launch took {run:.1f} us, "
+        f"against {tuned:.1f} us "
         f"under `tuned` and {constants:.1f} us with constants, one config for all shapes; with "
         f"arguments by name, under `tuned`, it took {row['tilewise by name']['median_us']:.1f} us "
-        f"against {row['constants by name']['median_us']:.1f} us"
+        f"against {row['constants by name']['median_us']:.1f} us with constants by name"
     )
 
 
@@ -175,7 +176,7 @@ def _single_rounds(raw: Raw) -> str:
     return "; ".join(f"{text} on {where} CPUs" for where, text in found.items())
 
 
-_TWO = {"serve-workers": "8 of 16 CPUs", "serve": "2 CPUs, which the client shares,"}
+_TWO = {"serve-workers": "16 CPUs", "serve": "2 CPUs, which the client shares,"}
 """Where two workers were compared with one, by raw file."""
 
 

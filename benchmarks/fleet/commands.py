@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -148,27 +149,44 @@ def _show_raylets(body: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=50, show_default=True, help="Draws of the chips' speeds.")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--regret", is_flag=True, help="Only the regret of picks, on FILES or all landscapes of an H200.")
+@click.option("--seeds", type=click.IntRange(1), default=50, show_default=True, help="Draws for each landscape.")
+@click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True, help="The first draw's seed.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
-def spread(seeds: int, file: str | None, url: str | None, as_json: bool) -> None:
-    """Tune on one replayed chip and on many: the speed-up, its losses, and the regret of what they pick.
+def spread(
+    files: tuple[Path, ...],
+    regret: bool,
+    seeds: int,
+    first_seed: int,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Tune on one replayed chip and on many: the speed-up and its losses, or the regret of what many pick.
 
     --db names a new, empty database; the default is a temporary SQLite file.
     """
-    from tilewise.benchmarks.fleet.spread import bench_spread
+    from tilewise.benchmarks.fleet.spread import bench_regret, bench_spread
     from tilewise.cli.progress import working
 
+    if files and not regret:
+        raise UsageError("FILES are for --regret")
+    drawn = range(first_seed, first_seed + seeds)
     with working("spread:") as say:
-        body = bench_spread(seeds=seeds, url=url, say=say)
-    give(body, as_json, file, _show_spread)
+        body = bench_regret(files, seeds=drawn, say=say) if regret else bench_spread(url=url, say=say)
+    give(body, as_json, file, _show_regret if regret else _show_spread)
 
 
-def _show_spread(body: dict[str, Any]) -> None:
+def _show_regret(body: dict[str, Any]) -> None:
     for row in body["regret"]:
         means = (sum(row[words]) / len(row[words]) for words in ("with_anchors", "without"))
         click.echo(f"{row['landscape']}: regret {' with anchors, '.join(f'{mean:.2%}' for mean in means)} without")
+
+
+def _show_spread(body: dict[str, Any]) -> None:
     for row in body["jobs"]:
         click.echo(f"jobs on {row['chips']} chips: {row['per_second']} trials a second, {row['speed_up']}x")
     for study in body["one_problem"]:

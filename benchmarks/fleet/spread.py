@@ -1,7 +1,8 @@
 """The speed-up of many chips over one, and the regret of their picks, on chips that replay and sleep.
 
-- Pick regret: eight chips of planted speeds time 200 configs of a recorded problem. The regret of their pick is its
-  true time over the least true time among those configs, less 1.
+- Pick regret: eight chips, with speeds evenly from 0.9 to 1.1 in a drawn order and 2% noise in each run, time 200 drawn
+  configs of a recorded problem. The regret of their pick is its true time over the least true time among those configs,
+  less 1.
 - Jobs: a worker tunes problems side by side, a chip each.
 - One problem: its configs are spread over chips in one process. Its time is divided into waiting for chips, the
   database, and the rest, which is the driver: the search, and what it makes of each outcome.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import json
 import random
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +24,9 @@ from optuna import Study
 
 from tilewise.benchmarks.common.header import database_name, service_header
 from tilewise.benchmarks.fleet.members import Worker
+from tilewise.db.exchange.foreign.landscapes.t4 import Row
 from tilewise.db.jobs import Jobs, Request
-from tilewise.db.records import Scope, Trial
+from tilewise.db.records import Scope, Status, Trial
 from tilewise.db.sql.sql_store import SqlStore, open_store
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
@@ -39,11 +40,11 @@ from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
-__all__ = ["bench_spread", "time_one_problem", "with_speed_up", "write_chips"]
+__all__ = ["bench_regret", "bench_spread", "time_one_problem", "with_speed_up", "write_chips"]
 
 _LANDSCAPES = Path(__file__).resolve().parents[2] / "landscapes"
-_REGRETTED = ("row_reduce-1000x8192", "layer_norm-1000x8192", "softmax-1000x8192")
-_SPREAD, _PICKED_FROM, _CHIPS = 0.1, 200, 8
+_RECORDED = "row_reduce-1000x8192-float32-H200.json.gz"
+_SPREAD, _NOISE, _PICKED_FROM, _CHIPS = 0.1, 0.02, 200, 8
 _KERNEL, _NAME, _DTYPE = "row_reduce", "NVIDIA H200 replay", "float32"
 _SIDE_BY_SIDE = {"seconds": 0.2, "shapes": 8, "trials": 60}
 _ONE_PROBLEM = (
@@ -54,17 +55,16 @@ _ONE_PROBLEM = (
 _START_SECONDS = 180.0
 
 
-def bench_spread(*, seeds: int, url: str | None, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run the study and return its figures. `url` is a new database; None makes a temporary one."""
+def bench_spread(*, url: str | None, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run the study of speed-ups and return its figures. `url` is a new database; None makes a temporary one."""
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-spread-")))
         given = " --db URL" if url else ""
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url, create=True))
         return {
-            **service_header(f"tilewise bench spread --seeds {seeds}{given}"),
+            **service_header(f"tilewise bench spread{given}"),
             "database": database_name(store),
-            "regret": [_regrets(name, seeds, say) for name in _REGRETTED],
             "jobs": _side_by_side(url, store, folder, say),
             "one_problem": [_one_problem(store, folder, row, say) for row in _ONE_PROBLEM],
         }
@@ -73,38 +73,58 @@ def bench_spread(*, seeds: int, url: str | None, say: Callable[[str], None]) -> 
 # Regret ---------------------------------------------------------------------------------------------------------------
 
 
-def _regrets(name: str, seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    say(f"regret on {name}")
-    file = _LANDSCAPES / f"{name}-{_DTYPE}-H200.json.gz"
-    found = {
-        words: [round(_regret(file, seed, anchors=anchors), 5) for seed in range(seeds)]
-        for words, anchors in (("with_anchors", True), ("without", False))
-    }
-    return {"landscape": file.name, "chips": _CHIPS, "spread": _SPREAD, "configs": _PICKED_FROM, **found}
+def bench_regret(files: Sequence[Path], *, seeds: range, say: Callable[[str], None]) -> dict[str, Any]:
+    """Return the regrets of picks on recorded landscapes, all those of an H200 if no `files` are given.
+
+    Landscapes of fewer configs with a time than are drawn are left out.
+    """
+    named = "".join(f" {file.name}" for file in files)
+    files = files or sorted(_LANDSCAPES.glob("*-H200.json.gz"))
+    first = f" --first-seed {seeds.start}" if seeds.start else ""
+    command = f"tilewise bench spread{named} --regret --seeds {len(seeds)}{first}"
+    rows = []
+    for file in files:
+        timed = [row for row in ReplayDevice(file).rows if row.status is Status.CORRECT]
+        if len(timed) >= _PICKED_FROM:
+            say(f"regret on {file.name}")
+            rows.append({"landscape": file.name, **_regrets(file, timed, seeds)})
+    about = {"chips": _CHIPS, "spread": _SPREAD, "noise": _NOISE, "configs": _PICKED_FROM}
+    return {**service_header(command), **about, "regret": rows}
 
 
-def _regret(file: Path, seed: int, *, anchors: bool) -> float:
+def _regrets(file: Path, timed: Sequence[Row], seeds: range) -> dict[str, Sequence[float]]:
+    with tempfile.TemporaryDirectory(prefix="tilewise-regret-") as folder:
+        chips = [RecordedChip(path) for path in _evenly_spread(Path(folder), file)]
+    words = (("with_anchors", True), ("without", False))
+    return {word: [round(_regret(chips, timed, seed, anchors=anchors), 5) for seed in seeds] for word, anchors in words}
+
+
+def _evenly_spread(folder: Path, recording: Path) -> Iterator[Path]:
+    for number in range(_CHIPS):
+        slowness = round(1 - _SPREAD + 2 * _SPREAD * number / (_CHIPS - 1), 4)
+        yield _write_chip(
+            folder / f"{number}{SUFFIX}", Planted(str(recording), _NAME, "replay", slowness=slowness, noise=_NOISE)
+        )
+
+
+def _regret(chips: Sequence[RecordedChip], timed: Sequence[Row], seed: int, *, anchors: bool) -> float:
     drawn = random.Random(seed)
-    slowness = [drawn.uniform(1 - _SPREAD, 1 + _SPREAD) for _ in range(_CHIPS)]
-    devices = [ReplayDevice(file, noise=True, seed=seed, slowness=slower) for slower in slowness]
-    true_us = [statistics.median(row.samples_us) if row.samples_us else None for row in devices[0].rows]
-    wanted = drawn.sample(range(len(true_us)), min(_PICKED_FROM, len(true_us)))
+    order, picked_from = drawn.sample(chips, len(chips)), drawn.sample(timed, _PICKED_FROM)
+    spec = registry.load(_KERNEL)
+    problem = make_problem(spec, {"M": 1000, "N": 8192}, _DTYPE)  # chips replay the same for any
     found: dict[int, float] = {}
 
     def best_us() -> float | None:
         return min(found.values(), default=None)
 
-    with SpreadDevice(devices, anchors=anchors) as device:
-        for first in range(0, len(wanted), device.batch):
-            batch = wanted[first : first + device.batch]
-            configs = [devices[0].space.configs[index] for index in batch]
-            outcomes = device.evaluate(devices[0].spec, devices[0].problem, configs, to_beat_us=best_us)
-            timed = [(index, one.timing) for index, one in zip(batch, outcomes, strict=True)]
-            found.update({index: timing.time_us for index, timing in timed if timing is not None})
-    picked = true_us[min(found, key=found.__getitem__)]
-    least = min(time_us for index in found if (time_us := true_us[index]) is not None)
-    assert picked is not None, "a config with a time was recorded with one"
-    return picked / least - 1
+    with SpreadDevice(order, anchors=anchors) as device:
+        for first in range(0, len(picked_from), device.batch):
+            configs = [row.config for row in picked_from[first : first + device.batch]]
+            for index, outcome in enumerate(device.evaluate(spec, problem, configs, to_beat_us=best_us), first):
+                if outcome.timing is not None:
+                    found[index] = outcome.timing.time_us
+    true_us = [row.time_us for row in picked_from if row.time_us is not None]
+    return true_us[min(found, key=found.__getitem__)] / min(true_us) - 1
 
 
 # Jobs -----------------------------------------------------------------------------------------------------------------
@@ -248,11 +268,14 @@ def time_one_problem(store: SqlStore, chips: Sequence[Device], search: str, tria
 
 def write_chips(folder: Path, count: int, name: str, seconds: float, drawn: random.Random) -> list[Path]:
     """Write the files of chips of one name, and return them."""
-    recording = str(_LANDSCAPES / f"{_REGRETTED[0]}-{_DTYPE}-H200.json.gz")
-    files = []
+    recording, files = str(_LANDSCAPES / _RECORDED), []
     for number in range(count):
         slowness = round(drawn.uniform(1 - _SPREAD, 1 + _SPREAD), 4)
-        planted = Planted(recording, name, "replay", slowness=slowness, noise=0.02, variation=0.1, seconds=seconds)
-        files.append(folder / f"{name.replace(' ', '-')}-{number}{SUFFIX}")
-        files[-1].write_text(json.dumps(asdict(planted)))
+        planted = Planted(recording, name, "replay", slowness=slowness, noise=_NOISE, variation=0.1, seconds=seconds)
+        files.append(_write_chip(folder / f"{name.replace(' ', '-')}-{number}{SUFFIX}", planted))
     return files
+
+
+def _write_chip(path: Path, planted: Planted) -> Path:
+    path.write_text(json.dumps(asdict(planted)))
+    return path

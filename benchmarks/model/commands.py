@@ -241,8 +241,11 @@ def mutants(
     from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
     from tilewise.settings import read_settings
     from tilewise.tuner.devices.registry import choose
+    from tilewise.tuner.devices.registry import rows as devices
 
     device = choose(device)  # a name that is none would be said of each mutant
+    if not device.startswith(("cuda", "model:")):
+        raise click.UsageError(f"mutants run on model:PART or cuda, not on {device}")
     if device.startswith("cuda"):
         require_gpu()
     folder = read_settings().cache_folder
@@ -254,7 +257,8 @@ def mutants(
             text = f"{len(rows)}: {row['outcome']}, {row['module']}.py:{row['line']} {row['change']}"
             output().print(text, markup=False)
     command = f"tilewise bench mutants --count {count} --seed {seed} --device {device}"
-    _give(mutants_body(list(rows.values()), command, device, seed), file, as_json)
+    name = next((row.name for row in devices() if row.id == device and device.startswith("cuda")), device)
+    _give(mutants_body(list(rows.values()), command, name, seed), file, as_json)
 
 
 def _give(body: dict[str, Any], file: str | None, as_json: bool) -> None:

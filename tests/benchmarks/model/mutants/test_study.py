@@ -156,3 +156,10 @@ def test_equivalents_above_a_tenth_count_as_survivors():
     above = summary["counting_equivalents_above_a_tenth"]
     assert above == {"survived": 2 + 10, "share_refused": round(80 / 92, 4)}  # 10 of 102 may be equivalent
     assert json.dumps(summary)
+
+
+def test_a_device_that_mutants_cannot_run_on_is_refused_in_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "mutants", "--device", "npu", "--count", "1"])
+    assert ended.value.code == 2
+    assert "mutants run on model:PART or cuda, not on npu" in capsys.readouterr().err
