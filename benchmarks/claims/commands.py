@@ -8,7 +8,6 @@ __all__ = ["MOVED", "present_command"]
 
 MOVED = {
     "tilewise.tuner.bench.endings": "tilewise.benchmarks.search.endings",
-    "tilewise.tuner.bench.overhead": "tilewise.benchmarks.search.overhead",
 }
 """Modules that raw files run, by their former names."""
 
