@@ -149,6 +149,15 @@ def test_the_report_holds_each_probe_and_each_figure(compiled):
     assert launch["low"] <= launch["fitted"] <= launch["high"]
 
 
+@pytest.mark.parametrize(("off", "moves"), [(0.8e-4, False), (1.25e-4, True), (0.01, True)])
+def test_figures_are_fitted_to_a_ten_thousandth(off, moves):
+    """A hundred probes that take just that long tell more than the shipped range."""
+    shipped = FIGURES["launch_us"].value
+    probes = [Measured("p", shipped * (1 + off), 0.0, lambda chosen: chosen["launch_us"])] * 100
+    fitted = fit(probes, parameters(("launch_us",)), "x").figures["launch_us"].value / shipped
+    assert fitted == pytest.approx(1 + off if moves else 1.0, abs=1e-5 + off / 10 if moves else 0.0)
+
+
 CUBE_PROBES = {
     "mad_fractal": "products, large tiles",
     "l0a_bytes": "products, tall tiles",

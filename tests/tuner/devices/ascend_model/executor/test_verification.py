@@ -129,6 +129,18 @@ def test_an_operation_that_cannot_be_executed_is_named_and_no_wrong_result(
     assert "hivm.hir.vmystery" in verdict.reason
 
 
+@pytest.mark.parametrize("error", [ValueError, IndexError])
+def test_views_that_no_compiler_would_make_are_no_wrong_result(row_reduce, problem, rows, monkeypatch, error):
+    def execute(*given, **options):
+        raise error("no such row")
+
+    monkeypatch.setattr(verification, "execute", execute)
+    small = problem(5, 16)
+    verdict = judge(row_reduce, small, rows(5, 5, 16), (), Arguments(row_reduce, small), 1 << 16)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
+    assert verdict.reason == "the compiled program cannot be executed: no such row"
+
+
 def test_a_program_that_takes_too_long_to_execute_is_not_judged(cache_folder, row_reduce, problem, rows, monkeypatch):
     monkeypatch.setattr(device_module, "_VERIFY_SECONDS", 0.01)
     with ModelDevice("Ascend910B4", jobs=1) as device:
