@@ -268,7 +268,12 @@ def test_the_reference_is_what_one_gets_by_hand():
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
 
 
-@pytest.mark.in_part(2)
+ALL = {"bias": True, "activation": "gelu", "scaled": True}
+SPLIT = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}
+MASKED = {"VARIANT": "masked", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "PROGRAMS": 3}
+
+
+@pytest.mark.in_part(3)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),
@@ -277,9 +282,11 @@ TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
         ((33, 70, 100), {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64}, "bfloat16", {"column_major": True}),
         ((64, 64, 64), {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}, "bfloat16", {"bias": True}),
         ((70, 33, 90), {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32}, "float16", {"activation": "silu"}),
-        ((17, 40, 300), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}, "float16", {"activation": "gelu"}),
+        ((17, 40, 300), SPLIT, "float16", ALL),  # the gate runs this one, the first and the last
         ((5, 300, 128), {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT_K": 2}, "bfloat16", {"bias": True}),
         ((1, 1, 1), {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16}, "float16", {"activation": "relu", "scaled": True}),
+        ((33, 70, 100), MASKED, "bfloat16", {}),
+        ((33, 45, 50), MASKED, "float16", {**ALL, "column_major": True}),
     ],
 )
 def test_products_of_odd_sizes_are_right(interpreter, sizes, tiles, dtype, flags):
