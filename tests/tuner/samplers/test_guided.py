@@ -371,3 +371,12 @@ def test_the_evidence_of_more_than_four_trials_counts_as_that_of_four(told, shar
     shares = _Belief(told, np.arange(3), views, 0.0)._shares
     assert math.log(shares[1] / shares[0]) == pytest.approx(2 * share)
     assert shares.sum() == pytest.approx(1.0)
+
+
+def test_of_a_large_space_4000_configs_are_weighed_with_the_neighbours_of_the_best():
+    configs = tuple({"A": a, "B": b} for a, b in itertools.product(range(100), range(100)))
+    sampler = GuidedSampler(Space({"A": tuple(range(100)), "B": tuple(range(100))}, configs), 0)
+    pool = sampler._pool(np.array([0]), np.array([1.0]), np.random.default_rng(0))
+    assert 4000 <= len(pool) <= 4000 + 2 * 99
+    near = {index for index in range(10_000) if (index < 100) != (index % 100 == 0)}
+    assert near <= {int(index) for index in pool}
