@@ -1,13 +1,14 @@
 """A whole launch: waves of programs over cores that share memory, warm or cold."""
 
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, _root
+from tilewise.tuner.devices.ascend_model.clock.machine import _GOLDEN, KernelTime, Machine, _root
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, costs
 from tilewise.tuner.hardware.ascend_parts import part
 
@@ -537,3 +538,10 @@ def test_programs_whose_work_contents_decide_are_compared_across_their_wave(acti
     assert seen == compared
     machine._contents = {}
     assert Machine._longest(machine, 40, active, ()) == 40
+
+
+def test_sampled_waves_are_spread_over_the_period_of_any_cycle():
+    """Of 16 the nearest two are at least a third as far apart as the farthest neighbours: the three-gap theorem."""
+    places = sorted(wave * _GOLDEN % 1 for wave in range(16))
+    gaps = [after - before for before, after in itertools.pairwise([*places, 1.0])]
+    assert max(gaps) < 3 * min(gaps)
