@@ -11,6 +11,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import _GOLDEN, KernelTime, Machine, _root
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, costs
 from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 
 B4 = part("Ascend910B4")
 LAUNCH = costs()["launch_us"]
@@ -317,7 +318,7 @@ def test_the_interval_holds_the_value(size, tile, launched, problem, rows):
 
 
 def test_every_figure_lies_in_its_range_and_says_where_it_is_from():
-    for figure in [*FIGURES.values(), *REPEAT_CYCLES.values()]:
+    for figure in [*FIGURES.values(), *CUBE_FIGURES.values(), *REPEAT_CYCLES.values()]:
         assert figure.low <= figure.value <= figure.high
         assert figure.value > 0
         assert figure.unit and figure.source
