@@ -124,6 +124,18 @@ def test_a_name_is_a_dimension_or_a_flag():
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": [1, 2]}, r"metrics of kernel k are \[1, 2\]; expected a function for each name"),
+        ({"dtypes": ("float32", "fp8", "int4")}, "kernel k takes fp8, int4; known dtypes: float32, float16"),
+    ],
+)
+def test_fields_of_another_kind_are_refused(changes, message):
+    with pytest.raises(BadSpec, match=message):
+        a_spec(**changes)
+
+
+@pytest.mark.parametrize(
     ("field", "arguments", "returned", "message"),
     [
         ("constants", (None,), {"A": [1]}, "expected a number, a string, a truth value or None for each name"),

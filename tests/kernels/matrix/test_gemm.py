@@ -268,6 +268,21 @@ def test_the_reference_is_what_one_gets_by_hand():
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
 
 
+@needs_torch
+@pytest.mark.parametrize(("dtype", "value", "error"), [("int8", 100, 0), ("float8_e4m3fn", 24.0, 2**-8)])
+def test_sums_of_8_bit_numbers_do_not_wrap(dtype, value, error):
+    """Those of floats are rounded to bfloat16."""
+    import torch
+
+    inputs = {
+        "a_ptr": torch.full((2, 300), value).to(getattr(torch, dtype)),
+        "b_ptr": torch.full((300, 3), value).to(getattr(torch, dtype)),
+    }
+    found = GEMM.reference_of(problem(2, 3, 300, dtype))(inputs)["out_ptr"]
+    assert found.shape == (2, 3)
+    assert found.flatten().tolist() == pytest.approx([300 * value**2] * 6, rel=error)
+
+
 ALL = {"bias": True, "activation": "gelu", "scaled": True}
 SPLIT = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}
 MASKED = {"VARIANT": "masked", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "PROGRAMS": 3}

@@ -160,6 +160,19 @@ def test_the_reference_is_what_one_gets_by_hand():
     assert GROUPED.reference_of(problem(3, 1, 2, 3))(inputs)["out_ptr"].tolist() == [[5.0], [-23.0], [5.0]]
 
 
+@needs_torch
+def test_sums_of_8_bit_integers_do_not_wrap():
+    import torch
+
+    inputs = {
+        "a_ptr": torch.full((3, 300), 100, dtype=torch.int8),
+        "b_ptr": torch.stack([torch.full((300, 1), value, dtype=torch.int8) for value in (100, -100)]),
+        "offsets_ptr": torch.tensor([0, 2, 3]),
+    }
+    found = GROUPED.reference_of(problem(3, 1, 300, 2, "int8"))(inputs)["out_ptr"]
+    assert found.tolist() == [[3_000_000], [3_000_000], [-3_000_000]]
+
+
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "PROGRAMS": 0}
 
 
