@@ -40,3 +40,11 @@ def test_the_error_of_one_course_ends_all():
     with pytest.raises(KeyError, match="lost"):
         turns.run([lambda: turns.wait(lambda: False, "never"), fails])
     assert threading.active_count() == threads
+
+
+def test_no_thread_is_left_when_all_courses_have_ended():
+    """Each ends a moment after it has given its turn back."""
+    threads = threading.active_count()
+    for _ in range(20):
+        assert Turns().run([lambda: 1, lambda: 2]) == [1, 2]
+        assert threading.active_count() == threads
