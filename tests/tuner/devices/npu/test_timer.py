@@ -109,12 +109,11 @@ def test_enough_is_read_to_empty_the_largest_cache():
     assert EVICTION_BYTES == 192 * 1024 * 1024
 
 
-def test_each_job_has_ended_before_the_next_begins(monkeypatch):
+@pytest.mark.parametrize("warm", [False, True])
+def test_each_job_has_ended_before_the_next_is_prepared_and_begins(monkeypatch, warm):
     class Timer(MsptiTimer):
-        def __init__(self): ...
-
-        def _prepare(self, before, warm):
-            said.append("prepare")
+        def __init__(self):
+            self._eviction = SimpleNamespace(sum=lambda: said.append("evict"))
 
         def _recorded(self, body):
             body()
@@ -123,9 +122,14 @@ def test_each_job_has_ended_before_the_next_begins(monkeypatch):
     said = []
     npu = SimpleNamespace(synchronize=lambda: said.append("wait"))
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=npu))
-    monkeypatch.setattr(timer, "run_times_us", lambda records, kernels, orders: (records, kernels, orders))
-    jobs = [Job(lambda name=name: said.append(name), [name]) for name in ("one", "other")]
-    _, kernels, orders = Timer().rounds_us(jobs, 3)
-    assert kernels == [["one"], ["other"]]
-    names = ["one", "other"]
-    assert said == [step for order in orders for index in order for step in ("prepare", names[index], "wait")]
+    monkeypatch.setattr(timer, "run_times_us", lambda records, kernels, orders: (kernels, orders))
+    befores = (lambda: said.append("reset"), None)
+    jobs = [
+        Job(lambda name=name: said.append(name), [name], before) for name, before in zip("ab", befores, strict=True)
+    ]
+    kernels, orders = Timer().rounds_us(jobs, 3, warm)
+    assert kernels == [["a"], ["b"]]
+    steps = [["reset", "evict", "wait", "a", "wait"], ["evict", "wait", "b", "wait"]]
+    assert said == [
+        step for order in orders for index in order for step in steps[index] if not (warm and step == "evict")
+    ]
