@@ -175,6 +175,16 @@ def test_only_one_whole_file_can_be_signed(user_file, tmp_path):
         sign(f"{user_file}:SPEC", KEY)
 
 
+def test_a_file_of_up_to_a_mebibyte_is_signed(user_file):
+    text = user_file.read_text()
+    filled = text + "#" * ((1 << 20) - len(text.encode()))
+    user_file.write_text(filled)
+    assert sign(f"{user_file}:SPEC", KEY).text == filled
+    user_file.write_text(filled + "#")
+    with pytest.raises(BadSpec, match=r"mine\.py has more than 1 MiB"):
+        sign(f"{user_file}:SPEC", KEY)
+
+
 def test_a_key_is_long_and_its_owners_alone(tmp_path):
     file = tmp_path / "key"
     with pytest.raises(UsageError, match=r"cannot read the kernel key .*: No such file"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
-from tilewise.kernels.spec import ITEM_BYTES, Axis, Buffer, Flag, KernelSpec, Launch, Problem, Tiling, ceil_div
+from tilewise.kernels.spec import ITEM_BYTES, Axis, Buffer, Flag, KernelSpec, Launch, Problem, Target, Tiling, ceil_div
 
 small = st.integers(1, 60)
 
@@ -29,6 +29,13 @@ def test_an_axis_counts_what_loops_over_it_would(size, block, step):
 def test_a_tiling_multiplies_its_axes():
     tiling = Tiling((Axis("M", 1000, 25, 4), Axis("N", 8192, 8192, 2048)), 0, 0)
     assert (tiling.programs, tiling.trips) == (40, 7 * 4)
+
+
+@pytest.mark.parametrize(
+    ("family", "cores", "found"), [("ascend", 40, 20), ("ascend", 1, 1), ("ascend", 3, 1), ("nvidia", 132, 132)]
+)
+def test_an_ascend_part_has_a_cube_core_for_two_vector_cores_and_a_gpu_one_kind_of_core(family, cores, found):
+    assert Target(family, "a part", cores, 1 << 16, 32, 65535).matrix_cores == found
 
 
 @pytest.mark.parametrize(("dtype", "size"), ITEM_BYTES.items())
@@ -114,6 +121,18 @@ def test_a_name_that_a_query_needs_is_neither_a_dimension_nor_a_flag(name, field
 def test_a_name_is_a_dimension_or_a_flag():
     with pytest.raises(BadSpec, match="kernel k has M as a dimension and as a flag; rename one"):
         a_spec(flags=(Flag("M", (False, True)),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": [1, 2]}, r"metrics of kernel k are \[1, 2\]; expected a function for each name"),
+        ({"dtypes": ("float32", "fp8", "int4")}, "kernel k takes fp8, int4; known dtypes: float32, float16"),
+    ],
+)
+def test_fields_of_another_kind_are_refused(changes, message):
+    with pytest.raises(BadSpec, match=message):
+        a_spec(**changes)
 
 
 @pytest.mark.parametrize(

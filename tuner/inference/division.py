@@ -113,8 +113,6 @@ def find_division(
     if depth is not None:
         axes = (axes[0], depth, axes[1])
     alone = depth is not None and all(_products(sample.work) == sample.work.operations for sample in samples)
-    if alone:
-        resident = fit([_SUM_BYTES * access.elements for access in accesses]) or resident
     first, access = samples[0], accesses[0]
     computed = first.programs * _trips(first.work, access) * access.elements
     moved = first.programs * sum(_moved(first.work).values())
@@ -350,9 +348,6 @@ def _sum_of_trips(beside: int, each: int, axes: Sequence[AxisFit]) -> Fit:
 
 _ITEM_BYTES = 4
 """Memory beside the streamed tiles, per element of a tile, where no plan tells: a result of 32 bits."""
-
-_SUM_BYTES = 4
-"""Bytes of an element of a product's sums."""
 
 
 def _depth(

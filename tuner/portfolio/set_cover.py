@@ -53,7 +53,7 @@ class _Search:
         self.steps += 1
         if not missing:
             return []
-        if size == 0 or self.steps > _STEP_LIMIT:
+        if self.steps > _STEP_LIMIT:
             return None
         largest = max((self.masks[index] & missing).bit_count() for index in self.useful)
         if largest * size < missing.bit_count():

@@ -201,10 +201,6 @@ class TpeSampler(NearestSampler):
     def suggest(self, study: Study, trial: FrozenTrial) -> Mapping[str, Any]:
         return self._tpe.sample_relative(study, trial, self._distributions)
 
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        super().after_trial(study, trial, state, values)
-        self._tpe.after_trial(study, trial, state, values)
-
 
 def quiet_study(sampler: BaseSampler) -> Study:
     """Create a study in memory that minimises. Optuna's own log is off, because the tuning reports trials."""

@@ -56,7 +56,7 @@ class _Places:
         self._places: dict[int, _Place] = {}
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # Python's own handler writes to the pipe
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._writing)
         self._poll = select.poll()
         self._poll.register(self._reading, select.POLLIN)
         self._poll.register(control, select.POLLIN)

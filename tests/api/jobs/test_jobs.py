@@ -27,7 +27,9 @@ from tilewise.db.workers import Lane, Workers
 from tilewise.kernels import registry
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 100_000}], "device": "model:Ascend910B4", "trials": 3}
-LONG = JOB | {"trials": 500, "search": "random", "shapes": [{"N": 123_457}]}
+LONG = JOB | {"trials": 500, "search": "tpe", "shapes": [{"N": 123_457}]}
+"""One of 658 configs. A search that learns draws few at once, so its first trials are stored soon."""
+
 SECONDS = 120.0
 
 

@@ -214,12 +214,12 @@ def tiles(m, n):
         ((1, 2, 2, 50, 50, 16), tiles(16, 16), "bfloat16", {"causal": True}),
         ((2, 2, 1, 20, 45, 80), tiles(32, 16), "float16", {"causal": True}),
         ((1, 2, 1, 45, 20, 7), tiles(16, 16), "float16", {"causal": True}),  # queries that see nothing
+        ((1, 2, 1, 45, 70, 7), {**tiles(16, 32), "VARIANT": "masked"}, "float16", {"causal": True}),
         ((2, 2, 1, 33, 70, 40), {**tiles(16, 32), "VARIANT": "masked"}, "float16", {}),
-        ((1, 2, 1, 45, 20, 7), {**tiles(16, 16), "VARIANT": "masked"}, "float16", {"causal": True}),
         ((5, 2, 1, 17, 21, 32), tiles(16, 16), "bfloat16", {"packed": True}),
-        ((4, 2, 2, 18, 18, 128), tiles(16, 32), "float16", {"causal": True, "packed": True}),
         ((1, 1, 1, 1, 1, 1), tiles(16, 16), "float16", {"packed": True}),
         ((3, 1, 1, 1, 9, 24), tiles(16, 16), "bfloat16", {}),
+        ((4, 2, 1, 18, 18, 24), tiles(16, 32), "float16", {"causal": True, "packed": True}),
     ],
 )
 def test_any_lengths_heads_and_masks_are_right(interpreter, sizes, block, dtype, flags):

@@ -256,6 +256,20 @@ def test_any_routing_and_quantisation_is_right(interpreter, sizes, tiles, dtype,
     assert verdict.error <= verdict.tolerance
 
 
+SORTED = {"VARIANT": "sorted", **TILES}
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("sizes", "programs", "flags"),
+    [((18, 3, 40, 70, 2), 0, {"skewed": True}), ((9, 70, 33, 20, 3), 4, {}), ((7, 3, 40, 70, 3), 0, {"quant": INT8})],
+)
+def test_sorted_rows_are_right_for_few_experts_many_and_8_bit_products(interpreter, sizes, programs, flags):
+    verdict = interpreter.verify(MOE, problem(*sizes, "float16", **flags), {**SORTED, "PROGRAMS": programs})
+    assert verdict.agreed, verdict.reason
+    assert verdict.error <= verdict.tolerance
+
+
 WRONG = {
     "the expert of a block": ("tl.store(experts_ptr + block, expert)", "tl.store(experts_ptr + block, expert // 2)"),
     "the pairs of later steps": (", pairs, mask=own > 0)", ", pairs - start, mask=own > 0)"),

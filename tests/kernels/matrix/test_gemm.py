@@ -268,7 +268,27 @@ def test_the_reference_is_what_one_gets_by_hand():
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
 
 
-@pytest.mark.in_part(2)
+@needs_torch
+@pytest.mark.parametrize(("dtype", "value", "error"), [("int8", 100, 0), ("float8_e4m3fn", 24.0, 2**-8)])
+def test_sums_of_8_bit_numbers_do_not_wrap(dtype, value, error):
+    """Those of floats are rounded to bfloat16."""
+    import torch
+
+    inputs = {
+        "a_ptr": torch.full((2, 300), value).to(getattr(torch, dtype)),
+        "b_ptr": torch.full((300, 3), value).to(getattr(torch, dtype)),
+    }
+    found = GEMM.reference_of(problem(2, 3, 300, dtype))(inputs)["out_ptr"]
+    assert found.shape == (2, 3)
+    assert found.flatten().tolist() == pytest.approx([300 * value**2] * 6, rel=error)
+
+
+ALL = {"bias": True, "activation": "gelu", "scaled": True}
+SPLIT = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}
+MASKED = {"VARIANT": "masked", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "PROGRAMS": 3}
+
+
+@pytest.mark.in_part(3)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),
@@ -277,9 +297,11 @@ TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
         ((33, 70, 100), {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64}, "bfloat16", {"column_major": True}),
         ((64, 64, 64), {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}, "bfloat16", {"bias": True}),
         ((70, 33, 90), {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32}, "float16", {"activation": "silu"}),
-        ((17, 40, 300), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}, "float16", {"activation": "gelu"}),
+        ((17, 40, 300), SPLIT, "float16", ALL),  # the gate runs this one, the first and the last
         ((5, 300, 128), {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT_K": 2}, "bfloat16", {"bias": True}),
         ((1, 1, 1), {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16}, "float16", {"activation": "relu", "scaled": True}),
+        ((33, 70, 100), MASKED, "bfloat16", {}),
+        ((33, 45, 50), MASKED, "float16", {**ALL, "column_major": True}),
     ],
 )
 def test_products_of_odd_sizes_are_right(interpreter, sizes, tiles, dtype, flags):

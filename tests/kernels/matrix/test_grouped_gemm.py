@@ -160,10 +160,26 @@ def test_the_reference_is_what_one_gets_by_hand():
     assert GROUPED.reference_of(problem(3, 1, 2, 3))(inputs)["out_ptr"].tolist() == [[5.0], [-23.0], [5.0]]
 
 
+@needs_torch
+def test_sums_of_8_bit_integers_do_not_wrap():
+    import torch
+
+    inputs = {
+        "a_ptr": torch.full((3, 300), 100, dtype=torch.int8),
+        "b_ptr": torch.stack([torch.full((300, 1), value, dtype=torch.int8) for value in (100, -100)]),
+        "offsets_ptr": torch.tensor([0, 2, 3]),
+    }
+    found = GROUPED.reference_of(problem(3, 1, 300, 2, "int8"))(inputs)["out_ptr"]
+    assert found.tolist() == [[3_000_000], [3_000_000], [-3_000_000]]
+
+
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "PROGRAMS": 0}
 
 
-@pytest.mark.in_part(2)
+MASKED = {"VARIANT": "masked", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "PROGRAMS": 3}
+
+
+@pytest.mark.in_part(3)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),
@@ -172,9 +188,11 @@ TILES = {"VARIANT": "pointers", "GROUP_M": 4, "PROGRAMS": 0}
         ((70, 33, 100, 3), {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64}, "bfloat16", {"column_major": True}),
         ((64, 64, 64, 2), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}, "bfloat16", {}),
         ((90, 40, 70, 5), {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32, "PROGRAMS": 3}, "float16", {"skewed": True}),
-        ((5, 40, 64, 37), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 1}, "bfloat16", {}),
+        ((25, 40, 64, 37), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}, "bfloat16", {"column_major": True}),
         ((60, 40, 64, 3), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}, "float8_e4m3fn", {"column_major": True}),
         ((1, 1, 1, 1), {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16, "GROUP_M": 1}, "float16", {}),
+        ((60, 40, 50, 3), MASKED, "float16", {"column_major": True}),
+        ((70, 45, 50, 4), MASKED, "bfloat16", {"skewed": True}),
     ],
 )
 def test_groups_of_any_sizes_are_right(interpreter, sizes, tiles, dtype, flags):

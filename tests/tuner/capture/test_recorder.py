@@ -203,6 +203,25 @@ compiled[(2, 1, 1)](x, x, 100, 1.0)
 
 
 @pytest.mark.parametrize(
+    "launch",
+    [
+        (
+            "compiled = copy.run(x, x, 100, 1.0, tl.float32, BLOCK=128, grid=(2, 1, 1), warmup=True)\n"
+            "compiled[(2, 1, 1)](x, x, 100, 1.0)"
+        ),
+        "copy.run(x, x, 100, 1.0, tl.float32, BLOCK=128, grid=(2, 1, 1))",
+        "copy.run(x, x, 100, 1.0, tl.float32, BLOCK=128, grid=(2, 1, 1), warmup=False)",
+    ],
+    ids=["compiled", "launched", "not only compiled"],
+)
+def test_what_run_compiles_is_recorded_when_it_is_launched(written, launch):
+    kernels, ending = captured(written(f'x = torch.rand(100, device="cuda")\n{launch}\n'))
+    assert ending == Ending()
+    (call,) = kernels["copy"].calls
+    assert (call.grids, call.arguments["BLOCK"]) == (((2, 1, 1),), 128)
+
+
+@pytest.mark.parametrize(
     ("launch", "reason"),
     [
         ("copy[(1,)](torch.empty(0), torch.empty(0), 0, 1.0, tl.float32, BLOCK=4)", "x is empty"),

@@ -66,6 +66,15 @@ def test_times_of_chips_of_different_speed_are_those_of_the_first(bowl, chips):
         assert ratios == set(SLOWNESS)
 
 
+@pytest.mark.parametrize(("count", "ahead"), [(1, False), (2, True), (3, True)])
+def test_several_chips_draw_ahead_and_leave_no_thread(bowl, chips, count, ahead):
+    with SpreadDevice(chips(*[1.0] * count)) as device:
+        assert (device.draws_ahead, device.batch) == (ahead, 4 * count)
+        times(device, bowl, configs(bowl, 2 * count))
+        assert ahead == any(thread.name.startswith("spread") for thread in threading.enumerate())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("spread")]
+
+
 def test_all_chips_work_and_each_outcome_says_where_it_was_timed(bowl, chips):
     made = chips(*SLOWNESS)
     with SpreadDevice(made) as device:

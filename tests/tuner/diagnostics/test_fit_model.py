@@ -1,5 +1,6 @@
 """Calibration: planted figures are recovered from noisy times, on a model and through the NPU device."""
 
+import math
 import random
 from dataclasses import replace
 from types import SimpleNamespace
@@ -147,6 +148,45 @@ def test_the_report_holds_each_probe_and_each_figure(compiled):
     (launch,) = [row for row in body["figures"] if row["name"] == "launch_us"]
     assert launch["shipped"] == FIGURES["launch_us"].value
     assert launch["low"] <= launch["fitted"] <= launch["high"]
+
+
+@pytest.mark.parametrize(("off", "moves"), [(0.8e-4, False), (1.25e-4, True), (0.01, True)])
+def test_figures_are_fitted_to_a_ten_thousandth(off, moves):
+    """A hundred probes that take just that long tell more than the shipped range."""
+    shipped = FIGURES["launch_us"].value
+    probes = [Measured("p", shipped * (1 + off), 0.0, lambda chosen: chosen["launch_us"])] * 100
+    fitted = fit(probes, parameters(("launch_us",)), "x").figures["launch_us"].value / shipped
+    assert fitted == pytest.approx(1 + off if moves else 1.0, abs=1e-5 + off / 10 if moves else 0.0)
+
+
+def test_a_step_that_goes_too_far_is_shortened_until_it_helps():
+    """Newton's steps from where the slope is small lead ever farther away."""
+    shipped, off = FIGURES["launch_us"].value, 0.6
+    modelled = lambda chosen: math.exp(math.atan(5 * (math.log(chosen["launch_us"] / shipped) - off)))  # noqa: E731
+    found = fit([Measured("p", 1.0, 0.0, modelled)] * 100, parameters(("launch_us",)), "x")
+    assert found.figures["launch_us"].value == pytest.approx(shipped * math.exp(off), rel=1e-3)
+    assert found.determined == {"launch_us"}
+
+
+def test_a_fit_is_told_with_its_errors_as_they_were_and_are():
+    """The second probe shows that nothing can explain both."""
+    shipped = FIGURES["launch_us"].value
+    probes = [Measured(str(share), shipped * share, 0.0, lambda chosen: chosen["launch_us"]) for share in (1.2, 1.25)]
+    found = fit(probes * 50, parameters(("launch_us",)), "x")
+    fitted = found.figures["launch_us"].value
+    assert found.error("shipped") == pytest.approx((1 - 1 / 1.2 + 1 - 1 / 1.25) / 2, abs=1e-4)
+    assert found.error("fitted") == pytest.approx((fitted / shipped / 1.2 - fitted / shipped / 1.25) / 2, abs=1e-3)
+    body = found.to_json()
+    assert body["mean_error"] == {which: round(found.error(which), 4) for which in ("shipped", "fitted")}
+    (told,) = body["figures"]
+    assert (told["name"], told["shipped"], told["fitted"]) == ("launch_us", shipped, round(fitted, 6))
+    assert told["low"] < told["fitted"] < told["high"] and told["determined"] and told["unit"] == "us"
+    assert body["probes"][0] == {
+        "name": "1.2",
+        "measured_us": shipped * 1.2,
+        "shipped_us": round(shipped, 4),
+        "fitted_us": round(fitted, 4),
+    }
 
 
 CUBE_PROBES = {

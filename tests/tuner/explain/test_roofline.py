@@ -8,6 +8,8 @@ from tilewise.errors import UsageError
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.explain.roofline import draw, modelled_roofs
+from tilewise.tuner.hardware import calibrated_costs
+from tilewise.tuner.hardware.figure import Figure
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 BODY = {"time_us": 10.0, "clock": "modelled", "device": "Ascend910B4", "traffic": {"bytes": 512}}
@@ -40,6 +42,12 @@ def test_the_roofs_are_those_of_the_cost_table(part):
     roofs = modelled_roofs(part)
     assert roofs.memory_gb_s == {"global memory": pytest.approx(784), "L2 cache": 2100}
     assert roofs.vector_gflop_s == pytest.approx(40 * 64 * 1.5)  # 64 lanes, one cycle per addition
+
+
+def test_a_part_that_adds_in_two_cycles_has_half_the_additions(part, monkeypatch):
+    instead = {"vadd": Figure(2.0, 2.0, 2.0, "cycles", "a test")}
+    monkeypatch.setattr(calibrated_costs, "calibrated", lambda name: instead)
+    assert modelled_roofs(part).vector_gflop_s == pytest.approx(40 * 32 * 1.5)
 
 
 def test_a_plot_is_a_picture_of_the_asked_form_and_the_same_each_time(bowl, part, tmp_path):

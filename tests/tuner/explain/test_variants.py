@@ -6,7 +6,7 @@ from tilewise.db.records import Status, Trial
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.explain.variants import compare_variants
+from tilewise.tuner.explain.variants import _sentence, compare_variants
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +57,22 @@ def test_a_variant_never_tried_is_timed_now(device):
 def test_where_one_variant_is_left_there_is_no_crossover(device):
     spec = registry.load("softmax")
     assert compare_variants(device, spec, Problem(spec.name, {"M": 8, "N": 200_000}, "float32"), []) == []
+
+
+def side(value, time_us):
+    return {"value": value, "time_us": time_us}
+
+
+@pytest.mark.parametrize(
+    ("sides", "says"),
+    [
+        ([], "no variant runs"),
+        ([side("looped", 9.0)], "looped is the only variant that runs"),
+        (
+            [side("looped", 8.0), side("one_load", 10.0), side("other", 16.126)],
+            "looped is fastest here, 8.00 us; one_load 10.00 us (1.25x), other 16.13 us (2.02x)",
+        ),
+    ],
+)
+def test_the_sentence_names_the_fastest_and_how_far_the_others_are_behind(sides, says):
+    assert _sentence(sides) == says

@@ -8,7 +8,7 @@ import pytest
 
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
-from tilewise.tuner.inference.division import Sample, _moved_back, find_division, with_memory
+from tilewise.tuner.inference.division import Sample, _main, _moved_back, find_division, with_memory
 from tilewise.tuner.inference.expressions import Fit
 
 
@@ -107,6 +107,13 @@ def test_an_access_counts_in_each_trip_of_its_loops():
     once = [Access(name, "load", (2, 2), 4, (), masked=True) for name in "abc"]
     assert _moved_back(Work(trips={0: 4}, accesses=[looped, *once]), looped)
     assert not _moved_back(Work(trips={0: 3}, accesses=[looped, *once]), looped)
+
+
+def test_of_arguments_that_move_as_much_the_main_one_moves_it_in_one_access_and_in_a_loop():
+    halves = [Access("halves", "load", (10,), 4, ()), Access("halves", "load", (2, 5), 4, ())]
+    others = [Access("at once", "load", (20,), 4, ()), Access("in a loop", "load", (5,), 4, (0,))]
+    work = Work(trips={0: 4}, accesses=[*halves, *others])
+    assert _main([Sample({}, (1,), work, {})]).argument == "in a loop"
 
 
 def product(m, n, k, rows, columns, depth, *, beside=0):

@@ -12,6 +12,7 @@ from tilewise.db.exchange.import_file import ImportFile, Offer
 from tilewise.db.records import Clock, Problem, Scope, Status, Suggestion, Trial
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.ingest.import_checks import checked_import
 
@@ -155,3 +156,34 @@ def test_a_refused_suggestion_is_placed_by_its_size_in_at_most_60_characters():
     long = replace(short, problem=Problem("no_such_kernel", {"M" * 80: 1}, "float32"))
     reading = checked_import(ImportFile(suggestions=(short, long)))
     assert [place for place, _ in reasons(reading)] == ["size M=1,N=64", "size " + "M" * 55]
+
+
+def test_a_product_cannot_take_less_than_half_the_time_of_its_operations():
+    """2 * 4096^3 operations, where the memory moves 0.1 GB in much less."""
+    spec = registry.load("gemm")
+    problem = Problem("gemm", {"M": 4096, "N": 4096, "K": 4096}, "bfloat16")
+    bound = arithmetic_binds(spec, problem, "NVIDIA H200")
+    scope = Scope(problem, source_hash(spec), "NVIDIA H200", Clock.MEASURED, "t", 132)
+    config = spec.default(problem, known_target("NVIDIA H200", 132))
+    fast, slow = (trial(share * bound.floor_us, config=config, is_default=True) for share in (0.49, 0.51))
+    reading = admitted(scope, fast, slow)
+    assert [offer.trials for offer in reading.offers] == [(slow,)]
+    told = f"us is less than 'NVIDIA H200' needs to do the problem's operations ({bound.floor_us / 2:.3g} us)"
+    assert reasons(reading) == [("entry 1, trial 1", f"{fast.time_us:.3g} {told}")]
+
+
+def test_an_hour_and_a_hundred_thousand_characters_of_facts_are_taken(scope):
+    longest, largest = trial(3.6e9), trial(60, facts={"lines": "x" * (100_000 - len('{"lines":""}'))})
+    assert admitted(scope, longest, largest).offers[0].trials == (longest, largest)
+    assert "more than an hour" in reasons(admitted(scope, trial(3.61e9)))[0][1]
+
+
+def test_a_spec_whose_own_code_fails_on_a_config_is_named_by_its_error(scope, bowl):
+    def never(config, problem, target):
+        raise ZeroDivisionError("of what\nnobody tried")
+
+    spec = replace(bowl.SPEC, constraints=(replace(bowl.SPEC.constraints[0], holds=never),))
+    mine = changed(scope, kernel="bowl", dims={"M": 64}, source_hash=source_hash(spec), device="Ascend910B4")
+    [(_, reason)] = reasons(admitted(mine, trial(config=bowl.BEST), own={"bowl": spec}))
+    assert reason.startswith("the constraint 'TILE * WIDTH <= 1024' raises ZeroDivisionError: of what (")
+    assert "\n" not in reason

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tilewise.tuner.portfolio.set_cover import smallest_set_cover
+from tilewise.tuner.portfolio import set_cover
+from tilewise.tuner.portfolio.set_cover import _Search, smallest_set_cover
 
 
 def test_a_greedy_choice_is_undone_where_fewer_masks_do():
@@ -51,3 +52,13 @@ def test_earlier_masks_are_preferred_and_equal_ones_count_once():
     assert smallest_set_cover([0b01, 0b10, 0b11]) == ([2], True)
     assert smallest_set_cover([0b001, 0b110, 0b011, 0b100]) == ([1, 0], True)  # the first of the two that cover most
     assert smallest_set_cover([]) == smallest_set_cover([0, 0]) == ([], True)
+
+
+def test_a_search_beyond_its_limit_ends_at_once(monkeypatch):
+    monkeypatch.setattr(set_cover, "_STEP_LIMIT", 200)
+    draw = random.Random(1)
+    masks = [sum(1 << bit for bit in draw.sample(range(40), 6)) for _ in range(60)]
+    search = _Search(masks, range(len(masks)), (1 << 40) - 1)
+    assert search.cover((1 << 40) - 1, 9) is None
+    assert 200 < search.steps < 400
+    assert search.cover(0, 0) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Target
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties, score
+from tilewise.tuner.prior.tensor_cores import _Effects, _Kernel
 from tilewise.tuner.space.problem_checks import make_problem
 
 GEMM = registry.load("gemm")
@@ -80,3 +83,15 @@ def test_eight_bit_products_take_half_the_time_as_their_operands_do():
     deep = factors(dtype="float8_e4m3fn", BLOCK_K=128)
     assert deep["in_flight"] == pytest.approx(wide["in_flight"], rel=1e-3)
     assert wide["in_flight"] > 1.04
+
+
+def test_an_accumulator_of_up_to_16_rows_takes_as_long_as_one_of_16():
+    problem, config = make_problem(GEMM, {"M": 16, "N": 8192, "K": 8192}, "bfloat16"), {**TILES, "BLOCK_M": 16}
+    tiling = GEMM.tiling(config, problem)
+
+    def cycles(rows, **counted):
+        kernel = _Kernel(GEMM, problem, config, tiling, replace(tiling.dot, m=rows), HOPPER)
+        return kernel.cycles(_Effects(tails=True, **counted))
+
+    assert cycles(1) == cycles(16) < cycles(17)
+    assert cycles(8, mma_shape=True) < cycles(16, mma_shape=True)  # its shape is what costs

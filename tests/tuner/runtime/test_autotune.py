@@ -226,11 +226,16 @@ def test_torch_wraps_a_kernel_of_a_program(monkeypatch):
         assert library.wrap_triton(kernel) is kernel
 
 
+MADE = []
+"""What Triton's own autotuner was given to reset or restore, and its options."""
+
+
 class Own:
     """Triton's own autotuner, as far as a graph asks."""
 
     def __init__(self, function, names, configs, keys, *reset, **options):
         self.configs = [config.all_kwargs() for config in configs]
+        MADE.append((reset, options))
 
     def launch(self, *args):
         return self.configs
@@ -275,6 +280,11 @@ def test_a_graph_with_symbols_for_sizes_has_the_first_config_and_says_so(kept, i
 def test_a_graph_of_a_shape_that_was_never_tuned_has_all_configs_only_if_triton_is_to_tune(kept, in_graph):
     assert in_graph(123456, on_miss="tune") == [{"BLOCK_SIZE": 512}, {"BLOCK_SIZE": 1024}]
     assert in_graph(0) == [{"BLOCK_SIZE": 512}] and in_graph(on_miss="tune") == [{"BLOCK_SIZE": 4096}]
+
+
+def test_a_graph_keeps_what_triton_was_told_but_not_how_to_prune_configs(kept, in_graph):
+    in_graph(prune_configs_by={"top_k": 1}, restore_value=["out_ptr"], rep=5)
+    assert MADE[-1] == ((None, ["out_ptr"]), {"rep": 5})
 
 
 def test_the_interpreter_gets_no_compile_options(tmp_path, monkeypatch):

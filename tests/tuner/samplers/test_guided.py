@@ -3,13 +3,14 @@
 import itertools
 import math
 import statistics
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tilewise.tuner.samplers import guided
 from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
-from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _eighths, _normal_cdf
+from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _Belief, _eighths, _normal_cdf
 from tilewise.tuner.space.search_space import Space
 
 ROWS, COLUMNS, FLAGS = tuple(range(16)), tuple(2**i for i in range(8)), (True, False)
@@ -362,3 +363,20 @@ def test_sums_of_penalties_that_tell_no_config_from_another_are_left_out():
     assert [list(each) for each in guided._sums(penalties * 2 + [0, 1], None)] == []
     assert [list(each) for each in guided._sums(penalties[:, :1], None)] == [[0.0, 1.0, 0.5]]
     assert guided._sums(None, np.array([1.0])) == []
+
+
+@pytest.mark.parametrize(("told", "share"), [(1, 1.0), (3, 1.0), (4, 1.0), (8, 0.5), (40, 0.1)])
+def test_the_evidence_of_more_than_four_trials_counts_as_that_of_four(told, share):
+    views = [SimpleNamespace(evidence=evidence) for evidence in (-3.0, -1.0)]
+    shares = _Belief(told, np.arange(3), views, 0.0)._shares
+    assert math.log(shares[1] / shares[0]) == pytest.approx(2 * share)
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_of_a_large_space_4000_configs_are_weighed_with_the_neighbours_of_the_best():
+    configs = tuple({"A": a, "B": b} for a, b in itertools.product(range(100), range(100)))
+    sampler = GuidedSampler(Space({"A": tuple(range(100)), "B": tuple(range(100))}, configs), 0)
+    pool = sampler._pool(np.array([0]), np.array([1.0]), np.random.default_rng(0))
+    assert 4000 <= len(pool) <= 4000 + 2 * 99
+    near = {index for index in range(10_000) if (index < 100) != (index % 100 == 0)}
+    assert near <= {int(index) for index in pool}

@@ -1,5 +1,7 @@
 """Winners of other scopes, as configs of this space."""
 
+import math
+
 import pytest
 from scopes import changed
 
@@ -37,6 +39,21 @@ def test_distance_counts_ratios_and_what_else_differs():
     assert (
         sorted(nearest_first[2:] + nearest_first[:2], key=lambda scope: scope_distance(SCOPE, scope)) == nearest_first
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "away"),
+    [
+        ({"dtype": "float16"}, 0.7),
+        ({"device": "Ascend910B2"}, 1.5),
+        ({"clock": Clock.MEASURED}, 0.3),
+        ({"source_hash": "other"}, 0.3),
+        ({"dims": {"M": 128, "N": 32}}, math.log(2)),
+        ({"dtype": "float16", "clock": Clock.MEASURED, "dims": {"M": 64, "N": 8}}, 0.7 + 0.3 + math.log(4)),
+    ],
+)
+def test_another_dtype_is_as_far_as_twice_the_size_and_distances_add_up(changes, away):
+    assert scope_distance(SCOPE, changed(SCOPE, **changes)) == pytest.approx(away)
 
 
 def test_the_nearest_scopes_winners_come_first_and_failures_not_at_all(store):

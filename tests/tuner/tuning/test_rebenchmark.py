@@ -14,7 +14,8 @@ from tilewise.kernels.spec import Problem
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.tuning import rebenchmark
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
-from tilewise.tuner.tuning.rebenchmark import CONTEST, MOST, rebenchmark_candidates
+from tilewise.tuner.tuning.race import RaceResult
+from tilewise.tuner.tuning.rebenchmark import CONTEST, MOST, _race_facts, rebenchmark_candidates
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
@@ -379,3 +380,18 @@ def test_ties_are_settled_by_memory_where_it_is_known(facts, size, rule):
     assert rebenchmark._rule(tied) == rule
     default = trial(10.0, is_default=True)
     assert sorted([tied, default], key=rebenchmark._preference) == [default, tied]
+
+
+def test_the_facts_of_a_race_are_told_to_five_digits_and_its_chance_to_four():
+    times = (10.0, 11.0, 12.0)
+    result = RaceResult(times, 1.0123456, 1.0012345, 1.0234567, behind=True, tied=False, chance=0.123456)
+    assert _race_facts(result, 4) == {
+        "of": 4,
+        "rounds": 3,
+        "ratio": 1.01235,
+        "ratio_low": 1.00123,
+        "ratio_high": 1.02346,
+        "behind": True,
+        "tied": False,
+        "chance": 0.1235,
+    }

@@ -161,7 +161,7 @@ def _compiler_output(kernel: CompiledKernel, log: Path) -> str | None:
     beside: CacheManager = get_cache_manager(kernel.hash)
     if text := log.read_text(errors="replace"):
         log.write_text("")
-        beside.put(text, OUTPUT, binary=False)
+        beside.put(text, OUTPUT)
         return text
     kept = beside.get_file(OUTPUT)
     return Path(kept).read_text(errors="replace") if kept is not None else None

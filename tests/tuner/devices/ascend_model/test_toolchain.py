@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -354,3 +355,20 @@ def test_a_refusal_names_the_error_that_explains_the_others():
 )
 def test_a_scalar_has_the_type_that_triton_would_give_it(value, kind):
     assert toolchain._signature("n", {}, {"n": value}) == kind
+
+
+def test_a_program_of_the_front_end_that_does_not_end_is_named_with_its_limit():
+    from triton.backends.ascend import compiler
+
+    before = compiler.subprocess
+    with pytest.raises(TimeoutError, match=r"^sleep did not finish within 0\.05 s$"), toolchain._time_limit(0.05):
+        compiler.subprocess.run(["/bin/sleep", "5"])
+    assert compiler.subprocess is before
+
+
+def test_a_module_of_another_kind_under_the_name_is_not_there(monkeypatch):
+    assert toolchain._installed("numpy", "numpy")
+    monkeypatch.setitem(sys.modules, "made_by_hand", SimpleNamespace(__spec__=None))
+    assert not toolchain._installed("numpy", "made_by_hand")
+    assert not toolchain._installed("numpy", "no_such.module")
+    assert not toolchain._installed("no-such-package", "numpy")

@@ -1,12 +1,14 @@
 """Each time of a cube kernel comes with the class of kernel that says how far it is to be trusted."""
 
+from types import SimpleNamespace
+
 import pytest
 from places import ROOT
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
-from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.devices.ascend_model.model_config import _class, model_config
 from tilewise.tuner.hardware.cube_costs import TRUST
 from tilewise.tuner.tuning.evidence import explanation
 
@@ -68,3 +70,22 @@ def test_lower_trust_is_a_wider_interval(cache_folder):
 def test_a_vector_kernel_has_one_interval_for_all(row_reduce, problem, rows, target, cache_folder):
     outcome, _ = model_config(row_reduce, problem(1000, 8192), rows(25, 25, 256), target, cache_folder)
     assert "trust" not in outcome.facts
+
+
+@pytest.mark.parametrize(
+    ("overhead_us", "odd_rows_us", "time_us", "vector", "expected"),
+    [
+        (30.0, 0.0, 90.0, False, "small product"),  # a third of the time is not more than a third
+        (30.1, 40.0, 90.0, True, "launch-bound"),
+        (0.0, 27.0, 90.0, True, "odd rows"),
+        (0.0, 26.9, 90.0, True, "cube and vector cores"),
+        (0.0, 0.0, 99.9, False, "small product"),
+        (0.0, 0.0, 100.0, False, "large product"),
+    ],
+)
+def test_each_class_begins_where_its_share_or_time_does(overhead_us, odd_rows_us, time_us, vector, expected):
+    function = SimpleNamespace(core="cube", vector=vector or None, walk=lambda: iter(()))
+    overhead = {"launch": overhead_us / 2, "start": overhead_us / 2}
+    timed = SimpleNamespace(overhead_us=overhead, odd_rows_us=odd_rows_us, time_us=time_us, bound_by="M")
+    assert _class([function], timed) == expected
+    assert _class([SimpleNamespace(core="vector")], timed) == ""

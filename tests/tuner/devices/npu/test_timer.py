@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from places import HELPERS
 
 from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.measured.accelerator import Job
+from tilewise.tuner.devices.npu import timer
 from tilewise.tuner.devices.npu.timer import EVICTION_BYTES, EventTimer, MsptiTimer, ProfilerTimer
 
 if reason := toolchain.unavailable_reason():
@@ -104,3 +107,29 @@ def test_what_was_chosen_stays_and_a_loss_is_no_time(clocks):
 
 def test_enough_is_read_to_empty_the_largest_cache():
     assert EVICTION_BYTES == 192 * 1024 * 1024
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_each_job_has_ended_before_the_next_is_prepared_and_begins(monkeypatch, warm):
+    class Timer(MsptiTimer):
+        def __init__(self):
+            self._eviction = SimpleNamespace(sum=lambda: said.append("evict"))
+
+        def _recorded(self, body):
+            body()
+            return []
+
+    said = []
+    npu = SimpleNamespace(synchronize=lambda: said.append("wait"))
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=npu))
+    monkeypatch.setattr(timer, "run_times_us", lambda records, kernels, orders: (kernels, orders))
+    befores = (lambda: said.append("reset"), None)
+    jobs = [
+        Job(lambda name=name: said.append(name), [name], before) for name, before in zip("ab", befores, strict=True)
+    ]
+    kernels, orders = Timer().rounds_us(jobs, 3, warm)
+    assert kernels == [["a"], ["b"]]
+    steps = [["reset", "evict", "wait", "a", "wait"], ["evict", "wait", "b", "wait"]]
+    assert said == [
+        step for order in orders for index in order for step in steps[index] if not (warm and step == "evict")
+    ]

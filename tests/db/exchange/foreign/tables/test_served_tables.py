@@ -138,6 +138,14 @@ def test_a_product_of_16_bit_inputs_is_named_as_hugging_face_kernels_names_it():
     assert list(encode_tables(ladder(GEMM), VLLM_TABLES, "M")) == ["N=4096,K=7168,device_name=NVIDIA_H200.json"]
 
 
+@pytest.mark.parametrize("project", [VLLM_TABLES, SGLANG_TABLES], ids=["vllm", "sglang"])
+def test_products_without_blocks_are_read_by_no_known_kernel_and_may_have_any_config(project):
+    [data] = encode_tables([result(1, {"TILE_M": 3}, GEMM)], project, "M", (1,)).values()
+    assert json.loads(data) == {"1": {"TILE_M": 3}}
+    with pytest.raises(UsageError, match=" needs BLOCK_SIZE_M, BLOCK_SIZE_N, "):
+        encode_tables([result(1, {"TILE_M": 3}, GEMM, flags={"quant": "fp8_w8a8_128x128"})], project, "M", (1,))
+
+
 # SGLang
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES, Core
-from tilewise.tuner.devices.ascend_model.clock.loops import _until_crossing, iterations
+from tilewise.tuner.devices.ascend_model.clock.loops import _change, _until_crossing, iterations
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 
 
@@ -77,3 +77,16 @@ def test_what_has_no_difference_is_not_skipped(old, new):
         core.occupy(PIPES.index("V"), 10.0, 2.0)
         values[0] = new if at % 3 == 0 else old
     assert ran == 100
+
+
+@pytest.mark.parametrize(("old", "new"), [(View(3, 0, (4,), (1,), 32), 5), (5, View(3, 0, (4,), (1,), 32))])
+def test_a_view_has_no_difference_from_a_number(old, new):
+    assert _change(old, new) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "change"), [({"offset": 7}, 7), ({"base": 4}, None), ({"sizes": (2,)}, None), ({"strides": (2,)}, None)]
+)
+def test_views_of_one_form_differ_by_their_offsets(changes, change):
+    view = View(3, 0, (4,), (1,), 32)
+    assert _change(view, replace(view, **changes)) == change

@@ -1,15 +1,17 @@
 """A whole launch: waves of programs over cores that share memory, warm or cold."""
 
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, _root
+from tilewise.tuner.devices.ascend_model.clock.machine import _GOLDEN, KernelTime, Machine, _root
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, costs
 from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 
 B4 = part("Ascend910B4")
 LAUNCH = costs()["launch_us"]
@@ -316,7 +318,7 @@ def test_the_interval_holds_the_value(size, tile, launched, problem, rows):
 
 
 def test_every_figure_lies_in_its_range_and_says_where_it_is_from():
-    for figure in [*FIGURES.values(), *REPEAT_CYCLES.values()]:
+    for figure in [*FIGURES.values(), *CUBE_FIGURES.values(), *REPEAT_CYCLES.values()]:
         assert figure.low <= figure.value <= figure.high
         assert figure.value > 0
         assert figure.unit and figure.source
@@ -537,3 +539,10 @@ def test_programs_whose_work_contents_decide_are_compared_across_their_wave(acti
     assert seen == compared
     machine._contents = {}
     assert Machine._longest(machine, 40, active, ()) == 40
+
+
+def test_sampled_waves_are_spread_over_the_period_of_any_cycle():
+    """Of 16 the nearest two are at least a third as far apart as the farthest neighbours: the three-gap theorem."""
+    places = sorted(wave * _GOLDEN % 1 for wave in range(16))
+    gaps = [after - before for before, after in itertools.pairwise([*places, 1.0])]
+    assert max(gaps) < 3 * min(gaps)

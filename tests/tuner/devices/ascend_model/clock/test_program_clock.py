@@ -3,10 +3,13 @@
 A tile is 4096 float32: 16384 bytes, 64 vector repeats. Hand-written programs move 32 bytes per cycle.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from tilewise.tuner.devices.ascend_model.clock import core, loops
-from tilewise.tuner.devices.ascend_model.clock.program_clock import UnknownOperation
+from tilewise.tuner.devices.ascend_model.clock.program_clock import UnknownOperation, _either_view
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents, View
 from tilewise.tuner.hardware.ascend_costs import costs
 
 COSTS = costs()
@@ -814,3 +817,37 @@ def test_a_tile_that_the_compiler_left_without_an_address_is_refused(run):
     lost = '%lost = "memref.alloc"() <{operandSegmentSizes = array<i32: 0, 0>}> : () -> UB'
     with pytest.raises(UnknownOperation, match=r"reads a tile that nothing fills \(memref\.alloc without an address\)"):
         run(lost)
+
+
+# Forms that were never seen, and choices that depend on data ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            (
+                '%b = "hivm.hir.pointer_cast"(%zero) <{operandSegmentSizes = array<i32: 1, 0>}> '
+                ": (i64) -> memref<?xf32, #hivm.address_space<ub>>"
+            ),
+            "pointer_cast to a dynamic shape",
+        ),
+        (
+            '%b = "memref.cast"(%a) : (UB) -> memref<?x?xf32, #hivm.address_space<ub>>',
+            "memref.cast to a dynamic shape",
+        ),
+    ],
+)
+def test_a_dynamic_shape_is_not_modelled(run, line, words):
+    with pytest.raises(UnknownOperation, match=words):
+        run(line)
+
+
+def test_a_choice_of_tensors_may_depend_on_data_if_only_their_places_differ():
+    one, other = View(3, 0, (64,), (1,), 32), View(3, 640, (64,), (1,), 32)
+    assert _either_view(1, one, other) == one
+    assert _either_view(0, one, other) == other
+    assert _either_view(UNKNOWN, one, other) == replace(one, offset=UNKNOWN)
+    for unlike in (replace(other, sizes=(32,)), replace(other, base=4), replace(other, strides=(2,))):
+        with pytest.raises(DependsOnContents, match=r"cannot follow arith\.select of tensors"):
+            _either_view(UNKNOWN, one, unlike)

@@ -1,13 +1,14 @@
 """Where a launch's data comes from, and the rates that follow: of a part and costs with round figures."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model.clock.core import ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
-from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, costs
 from tilewise.tuner.hardware.ascend_parts import part
 
@@ -227,3 +228,17 @@ def test_a_core_of_a_part_with_half_the_rate_draws_as_beside_twice_as_many(compe
 
 def test_a_core_of_a_faster_part_draws_no_more_than_one_alone():
     assert one_core(1, dataclasses.replace(PART, hbm_gb_s=3200)) == pytest.approx(100.9)
+
+
+def test_a_place_that_is_read_again_knows_what_was_moved_since():
+    core = Reuse(0, 5)
+    one, other = View(3, 0, (256,), (1,), 32), View(3, 256, (64,), (1,), 32)
+    core.touched(one, True)
+    core.touched(other, True)
+    core.touched(replace(other, offset=UNKNOWN), True)  # somewhere else each time
+    core.touched(replace(other, offset=UNKNOWN), True)
+    core.touched(one, True)
+    core.touched(one, False)
+    core.touched(one, True)
+    core.touched(replace(one, sizes=(128,)), True)
+    assert core.again == [(3, 1024, 3 * 256), (3, 1024, 0)]

@@ -1,6 +1,7 @@
 """Courses run one at a time, and end together."""
 
 import threading
+import time
 
 import pytest
 
@@ -40,3 +41,14 @@ def test_the_error_of_one_course_ends_all():
     with pytest.raises(KeyError, match="lost"):
         turns.run([lambda: turns.wait(lambda: False, "never"), fails])
     assert threading.active_count() == threads
+
+
+def test_no_thread_is_left_when_all_courses_have_ended(monkeypatch):
+    class Slow(threading.Thread):
+        def run(self):
+            super().run()
+            time.sleep(0.05)  # after it has given its turn back
+
+    monkeypatch.setattr(threading, "Thread", Slow)
+    assert Turns().run([lambda: 1, lambda: 2]) == [1, 2]
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, Slow)]

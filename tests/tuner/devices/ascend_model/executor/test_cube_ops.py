@@ -1,6 +1,7 @@
 """Compiled programs of cube cores give the products of float64; with a mistake, or a flag less, they are refused."""
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tilewise.benchmarks.model.mutations import compile_case, edited, try_change
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.executor.verification import judge, verify_compiled
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
 TILES = [(16, 16, 32), (64, 128, 64), (128, 64, 32), (32, 256, 64)]
@@ -144,3 +145,35 @@ def test_a_release_of_l1_that_comes_too_early_is_a_race_on_named_bytes(case, tar
     loads = [op for op in function.body.walk() if op.name == "hivm.hir.wait_flag" and op.operands]
     found = try_change(case, "flag", "", (edited(function, loads[0], []),), on_chip_bytes=target.on_chip_bytes)
     assert "of L1" in found.report or "never waited for" in found.report
+
+
+# Forms that the compiler has not been seen to make ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "words"),
+    [
+        ("nd2nz", {"init_out_buffer": True}, "does not support nd2nz .* with an initial value"),
+        ("nd2nz", {"odd": 1}, "does not support nd2nz .* with odd"),
+        ("fixpipe", {"dma_mode": "nz2nz"}, "does not support fixpipe .* with dma_mode nz2nz"),
+        ("fixpipe", {"pre_quant": "odd"}, "does not support fixpipe .* with pre_quant odd"),
+        ("mmadL1", {"odd": 1, "other": 2}, "does not support hivm.hir.mmadL1 with odd, other"),
+    ],
+)
+def test_an_unknown_form_is_named_and_no_wrong_result(case, target, name, attributes, words):
+    (function,) = case.functions
+    op = next(op for op in function.body.walk() if op.name == f"hivm.hir.{name}")
+    other = edited(function, op, [replace(op, attributes={**op.attributes, **attributes})])
+    found = judge(case.spec, case.problem, case.config, (other,), case.arguments, target.on_chip_bytes)
+    assert (found.agreed, found.status) == (False, Status.UNMODELLED)
+    assert re.search(words, found.reason), found.reason
+
+
+def test_sums_that_are_stored_without_being_rounded_are_refused(case, target):
+    (function,) = case.functions
+    (op,) = (op for op in function.body.walk() if op.name == "hivm.hir.fixpipe")
+    kept = {name: value for name, value in op.attributes.items() if name != "pre_quant"}
+    other = edited(function, op, [replace(op, attributes=kept)])
+    found = judge(case.spec, case.problem, case.config, (other,), case.arguments, target.on_chip_bytes)
+    assert (found.agreed, found.status) == (False, Status.CORRECTNESS)
+    assert "stores f32 as f16 with pre_quant None" in found.reason

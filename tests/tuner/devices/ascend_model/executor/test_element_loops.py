@@ -62,13 +62,26 @@ def test_elements_are_computed_all_at_once(run):
     assert found.tolist() == [n + 0.5 * (n < 1000) for n in range(4096)]
 
 
-def test_a_nest_over_rows_and_columns_is_computed_all_at_once(run):
-    lines = (number("rows", 20), number("cols", 30), number("step", 64))
+@pytest.mark.parametrize(("rows", "cols"), [(20, 30), (20, 1), (1, 30), (1, 1)])
+def test_a_nest_over_rows_and_columns_is_computed_all_at_once(run, rows, cols):
+    lines = (number("rows", rows), number("cols", cols), number("step", 64))
     body = (whole("row", "muli", "i", "step"), *loop("j", "cols"), whole("at", "addi", "row", "j"))
     inner = (load("v", "at"), add("w", "v", "v"), store("w", "at"), *END)
     found, one_by_one = run(*LOADED, *lines, *loop("i", "rows"), *body, *inner, *END, *STORED)
     assert one_by_one == 0
-    assert found.tolist() == [n * (1 + (n // 64 < 20 and n % 64 < 30)) for n in range(4096)]
+    assert found.tolist() == [n * (1 + (n // 64 < rows and n % 64 < cols)) for n in range(4096)]
+
+
+def test_elements_are_found_by_the_stride_of_their_view(run):
+    sizes = ANYWHERE.replace("static_sizes = array<i64: 1>", "static_sizes = array<i64: 1000>")
+    every_third = sizes.replace("static_strides = array<i64: 1>", "static_strides = array<i64: 3>")
+    kind = "memref<1000xf32, strided<[3], offset: ?>, #hivm.address_space<ub>>"
+    view = f'%thirds = "memref.subview"(%a, %c1) <{{{every_third}}}> : (UB, index) -> {kind}'
+    body = (f'%v = "memref.load"(%thirds, %i) : ({kind}, index) -> f32', add("w", "v", "half"))
+    kept = f'"memref.store"(%w, %thirds, %i) : (f32, {kind}, index) -> ()'
+    found, one_by_one = run(*LOADED, view, *loop("i", "trips"), *body, kept, *END, *STORED)
+    assert one_by_one == 0
+    assert found.tolist() == [n + 0.5 * (n % 3 == 1 and n < 3000) for n in range(4096)]
 
 
 @pytest.mark.parametrize("forward", [True, False])

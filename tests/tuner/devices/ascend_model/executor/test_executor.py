@@ -253,6 +253,74 @@ def test_a_view_of_more_dimensions_has_the_missing_size_from_its_source(run):
         run(f"%wide = {expanded('60x64')}")
 
 
+def memory(name, shape="4096xf32", space="ub"):
+    """Return the line that plans another buffer from 16384 bytes on, and its type."""
+    kind = f"memref<{shape}, #hivm.address_space<{space}>>"
+    cast = f'%{name} = "hivm.hir.pointer_cast"(%far) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {kind}'
+    return constant("far", 16384, "i64"), cast
+
+
+HALF = "memref<2048xf32, #hivm.address_space<ub>>"
+CAST = f'%half = "memref.cast"(%a) : (UB) -> {HALF}'
+BYTES = "memref<4096xi8, #hivm.address_space<ub>>"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([*memory("b", "?xf32")], r"pointer_cast .* to a dynamic shape"),
+        ([*memory("b", space="cc")], r"does not know the memory cc of a \w+ core"),
+        (
+            [
+                '"scf.for"(%c0, %c1, %c0) ({',
+                "^bb0(%i: index):",
+                '"scf.yield"() : () -> ()',
+                "}) : (index, index, index) -> ()",
+            ],
+            "with a step of 0",
+        ),
+        (['"hivm.hir.load"(%x, %a) <{init_out_buffer = true}> : (GM, UB) -> ()'], "load .* with an initial value"),
+        (
+            ['"hivm.hir.store"(%a, %x) <{atomic_kind = #hivm.atomic_kind<odd>}> : (UB, GM) -> ()'],
+            "store .* of atomic kind odd",
+        ),
+        (
+            ['%wide = "memref.cast"(%a) : (UB) -> memref<?x?xf32, #hivm.address_space<ub>>'],
+            "memref.cast .* to a dynamic shape",
+        ),
+        ([f'%bytes = "memref.cast"(%a) : (UB) -> {BYTES}'], "memref.cast .* between types of different widths"),
+    ],
+    ids=["dynamic memory", "memory", "step", "load", "atomic", "dynamic type", "width"],
+)
+def test_a_form_that_was_never_seen_is_named(run, lines, words):
+    with pytest.raises(UnknownOperation, match=words):
+        run(*lines)
+
+
+def test_operands_of_different_shapes_are_a_fault_that_names_them(run):
+    add = '"hivm.hir.vadd"(%a, %half, %a) <{operandSegmentSizes = array<i32: 2, 1, 0>}>'
+    flags = ("load", "set MTE2 V 0", "wait MTE2 V 0")
+    with pytest.raises(Fault, match=r"has operands of shapes \(4096,\), \(2048,\), \(4096,\), which do not match"):
+        run(*flags, CAST, f"{add} : (UB, {HALF}, UB) -> ()")
+
+
+def test_programs_that_choose_other_memory_go_on_alone(run):
+    """Each writes 10 and 20 to its place in two buffers, and stores what the chosen one has there."""
+    kind = "memref<4096xf32, #hivm.address_space<ub>>"
+    data = run(
+        *(*ID, *memory("b"), constant("ten", 10.0, "f32"), constant("twenty", 20.0, "f32")),
+        '"memref.store"(%ten, %a, %p) : (f32, UB, index) -> ()',
+        f'"memref.store"(%twenty, %b, %p) : (f32, {kind}, index) -> ()',
+        binary("odd", "andi", "p", "c1"),
+        '%is_odd = "arith.cmpi"(%odd, %c1) <{predicate = 0 : i64}> : (index, index) -> i1',
+        f'%chosen = "arith.select"(%is_odd, %a, %b) : (i1, UB, {kind}) -> UB',
+        '%v = "memref.load"(%chosen, %p) : (UB, index) -> f32',
+        '"memref.store"(%v, %x, %p) : (f32, GM, index) -> ()',
+        programs=4,
+    )
+    assert data[:6].tolist() == [20, 10, 20, 10, 4, 5]
+
+
 # Whole kernels, as compiled ---------------------------------------------------------------------------------------
 
 MASKED = [

@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from places import HELPERS
 
 from tilewise.benchmarks.model.mutations import edited
 from tilewise.db.records import Status
+from tilewise.errors import StoreError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import device as device_module
@@ -25,6 +27,7 @@ from tilewise.tuner.devices.ascend_model.executor.verification import (
     judge,
     verify_compiled,
 )
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.verify import Arguments
 
 FAULTY = HELPERS / "faulty_kernels.py"
@@ -127,6 +130,68 @@ def test_an_operation_that_cannot_be_executed_is_named_and_no_wrong_result(
     verdict = verify_compiled(row_reduce, problem(50, 512), rows(25, 25, 256), target, cache_folder)
     assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
     assert "hivm.hir.vmystery" in verdict.reason
+
+
+@pytest.mark.parametrize("error", [ValueError, IndexError])
+def test_views_that_no_compiler_would_make_are_no_wrong_result(row_reduce, problem, rows, monkeypatch, error):
+    def execute(*given, **options):
+        raise error("no such row")
+
+    monkeypatch.setattr(verification, "execute", execute)
+    small = problem(5, 16)
+    verdict = judge(row_reduce, small, rows(5, 5, 16), (), Arguments(row_reduce, small), 1 << 16)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
+    assert verdict.reason == "the compiled program cannot be executed: no such row"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (TimeoutError("it did not finish"), Status.TIMEOUT, "it did not finish"),
+        (UnknownOperation("no such operation"), Status.UNMODELLED, "no such operation"),
+        (ValueError("UB overflow"), Status.COMPILE, "UB overflow"),
+        (AssertionError("the front end's"), Status.COMPILE, "the front end's"),
+    ],
+)
+def test_a_config_without_code_is_judged_by_why_there_is_none(
+    row_reduce, problem, rows, target, cache_folder, monkeypatch, error, status, reason
+):
+    def compile_config(*given):
+        raise error
+
+    monkeypatch.setattr(verification, "compile_config", compile_config)
+    verdict = verify_compiled(row_reduce, problem(5, 16), rows(5, 5, 16), target, cache_folder)
+    assert (verdict.agreed, verdict.status) == (False, status)
+    assert reason in verdict.reason
+
+
+def test_an_error_of_ours_is_no_verdict(row_reduce, problem, rows, target, cache_folder, monkeypatch):
+    def compile_config(*given):
+        raise StoreError("the cache is full")
+
+    monkeypatch.setattr(verification, "compile_config", compile_config)
+    with pytest.raises(StoreError, match="the cache is full"):
+        verify_compiled(row_reduce, problem(5, 16), rows(5, 5, 16), target, cache_folder)
+
+
+def test_the_first_of_some_configs_that_compiles_stands_in_for_a_reference(row_reduce, problem, target, monkeypatch):
+    tried, ran = [], []
+
+    def compile_config(spec, problem, config, target, folder):
+        tried.append(config)
+        if len(tried) < last:
+            raise AssertionError(f"failure {len(tried)}")
+        return ()
+
+    monkeypatch.setattr(verification, "compile_config", compile_config)
+    monkeypatch.setattr(verification, "stand_ins", lambda *given: [{"N": number} for number in range(3)])
+    monkeypatch.setattr(verification, "execute", lambda spec, problem, config, *given, **options: ran.append(config))
+    run, last = verification._default_run(row_reduce, target, None), 2
+    run(problem(5, 16), SimpleNamespace(bind=lambda config: {}))
+    assert (tried, ran) == ([{"N": 0}, {"N": 1}], [{"N": 1}])
+    last = 99
+    with pytest.raises(UnknownOperation, match="as the default config does not compile: failure 3"):
+        run(problem(5, 16), SimpleNamespace(bind=lambda config: {}))
 
 
 def test_a_program_that_takes_too_long_to_execute_is_not_judged(cache_folder, row_reduce, problem, rows, monkeypatch):

@@ -14,6 +14,7 @@ from tilewise.tuner.devices.ascend_model.ir.mmad import (
     Mmad,
     Multiply,
     Part,
+    Sync,
     depth_parts,
     fractal_width,
     needs_barrier,
@@ -124,3 +125,11 @@ def test_operands_are_waited_for_at_the_first_part_and_released_at_the_last():
         LoadBias(9), Flag("set", "MTE1", "M", 22), Flag("wait", "MTE1", "M", 22), Multiply(last),
         Flag("set", "M", "MTE1", 22),
     ]  # fmt: skip
+
+
+def test_a_product_has_its_events_by_the_numbers_of_their_values_or_none_at_all():
+    values = [*range(100, 120)]
+    found = Sync.of([1, 2, 3, 4, 5, 6, 7], values)
+    assert (found.filled, found.emptied, found.trip, found.halves) == ((101, 102), (103, 104), 105, (106, 107))
+    none = Sync.of([], values)
+    assert {*none.filled, *none.emptied, none.trip, *none.halves} == {NO_FLAG}

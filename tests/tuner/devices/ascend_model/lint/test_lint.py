@@ -185,3 +185,19 @@ def test_findings_of_less_than_two_percent_or_without_cost_are_left_out(monkeypa
     found = lint_module.lint(None, None, {}, None, None, analysis, 50.0, **share)
     assert [finding.cost_us for finding in found.findings] == kept
     assert (found.time_us, found.not_modelled, found.clean) == (100.0, "", False)
+
+
+@pytest.mark.parametrize(("floor_us", "spare_us"), [(50.0, 70.0), (119.5, 0.5), (130.0, 0.0)])
+def test_work_on_all_cores_may_spare_the_time_of_all_launches_above_the_floor(monkeypatch, floor_us, spare_us):
+    """The longest launch alone is told to use all cores."""
+    given = []
+    launches = [SimpleNamespace(compiled=SimpleNamespace(refusal="", overflowed=False)) for _ in range(2)]
+    courses = [SimpleNamespace(time=SimpleNamespace(time_us=time_us)) for time_us in (100.0, 20.0)]
+    monkeypatch.setattr(lint_module, "located_launches", lambda *given: launches)
+    monkeypatch.setattr(lint_module, "_code", lambda *given: [])
+    monkeypatch.setattr(
+        lint_module, "_programs", lambda launch, course, target, spare_us: given.append((course, spare_us)) or []
+    )
+    analysis = SimpleNamespace(launches=courses, time_us=120.0)
+    lint_module.lint(None, None, {}, None, None, analysis, floor_us)
+    assert given == [(courses[0], spare_us)]

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, VECTOR_PI
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Flow, Recording
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
+from tilewise.tuner.devices.ascend_model.report import analysis
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse, Step
 from tilewise.tuner.devices.ascend_model.report.drawing import drawing
 from tilewise.tuner.devices.ascend_model.report.trace import trace_events
@@ -181,3 +183,17 @@ def test_lanes_ticks_and_launches_have_their_places():
     lines = [(line.get("x1"), line.get("x2"), line.get("y1"), line.get("y2")) for line in named(root, "line")]
     assert lines[:2] == [("150", "1190", "68", "68"), ("150", "1190", "102", "102")]
     assert len(lines) == 8
+
+
+def test_an_analysis_lies_between_the_factors_of_its_class(monkeypatch):
+    located = SimpleNamespace(functions=[SimpleNamespace(function="code")])
+    monkeypatch.setattr(analysis, "located_launches", lambda *given: [located, located])
+    monkeypatch.setattr(analysis, "_launches", lambda *given: [launch(), launch()])
+    asked = []
+    monkeypatch.setattr(
+        analysis, "trust_of", lambda functions, timed: asked.append((functions, timed)) or {"low": 0.8, "high": 1.5}
+    )
+    found = analysis.analyse(None, None, {}, None, None)
+    assert found.between_us == pytest.approx((0.8 * 2 * 3.54, 1.5 * 2 * 3.54))
+    [(functions, timed)] = asked
+    assert (functions, timed.time_us) == (["code", "code"], pytest.approx(2 * 3.54))
