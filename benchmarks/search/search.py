@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.processes import processes
 from tilewise.benchmarks.search.peers import botorch_gp, forest, kernel_tuner, optuna_samplers, smac
 from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
-from tilewise.db.records import Scope, Status
+from tilewise.db.records import Flags, Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.devices.replay import ReplayDevice
@@ -132,7 +132,7 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
     known = [row.seconds for row in device.rows]
     seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
     dims, dtype = device.landscape.metadata.get("dims"), device.landscape.metadata.get("dtype")
-    recorded = Problem(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
+    recorded = Problem.of(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
     spec, problem, target = device.subject(device.spec, device.problem)
     prior = prior_table(spec, problem, device.space, target)
     origin = (spec, target) if device.origin is not None else None
@@ -215,10 +215,15 @@ def _known(recorded: Recorded, seed: int, others: Sequence[Recorded]) -> list[Ne
     Other recordings of the landscape's own problem are left out.
     """
     mine = recorded.scope
-    alike = (n for n in others if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys())
+    alike = (n for n in others if _family(n.scope) == _family(mine))
     others = [n for n in alike if scope_distance(replace(n.scope, source_hash=mine.source_hash), mine) > 0]
     near = sorted(others, key=lambda n: scope_distance(n.scope, mine))[:MOST]
     return [_tuned(n, seed, scope_distance(n.scope, mine)) for n in near]
+
+
+def _family(scope: Scope) -> tuple[str, Set[str], Flags]:
+    """Return what a neighbour's scope has in common with that of a problem."""
+    return scope.kernel, scope.problem.dims.keys(), scope.problem.flags
 
 
 def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
@@ -226,7 +231,7 @@ def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
     ran = [(recorded.space.configs[index], t) for index in course.numbers if (t := recorded.times[index]) is not None]
     at = recorded.scope
     winner = min(ran, key=lambda pair: pair[1])[0]
-    return Neighbour(away, Problem(at.kernel, at.dims, at.dtype), at.device, winner, ran)
+    return Neighbour(away, at.problem, at.device, winner, ran)
 
 
 @cache
