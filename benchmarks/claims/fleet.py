@@ -134,8 +134,8 @@ def _regrets(raw: Raw) -> str:
         f"{_WITH:.0%} at the mean, {'met' if max(anchored) <= _WITH else 'missed'}); without: {fmean(without):.1%} at "
         f"the mean of all; more than {_WITHOUT:.0%}, which was to be shown, on {len(above)} of {len(rows)}, "
         f"{' and '.join(above)}, by {len(raw['regret-fresh']['regret'][0]['without'])} other draws "
-        f"{' and '.join(again)}; on the others {min(without):.1%} to {_WITHOUT:.0%} (after \u00b1: half of the 95% "
-        "interval of the mean)"
+        f"{' and '.join(again)}; on the others {min(without):.1%} to "
+        f"{max(one for one in without if one <= _WITHOUT):.1%} (after \u00b1: half of the 95% interval of the mean)"
     )
 
 

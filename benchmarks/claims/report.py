@@ -55,10 +55,11 @@ the raw file lists.
 
 *Commits* compares the time at which the raw file's run began (of several, the first) with the last commit to the
 modules that the claim is about, where comments, docstrings and imports do not count. Older files tell only when their
-run ended, or the day: code of the six hours before, or of that day, leaves the order open. Code counts from its commit
-on: code that ran before it was committed is newer than its figure. **Older than the code** means that the figure may
-no longer hold; run its command to find out. "By only names and texts" means that the modules have changed since, but
-neither their structure nor their numbers. Files of *earlier* runs do not count.
+run ended (those of `bench programs`: when it began), or the day: code of the six hours before, or of that day, leaves
+the order open. Code counts from its commit on: code that ran before it was committed is newer than its figure. **Older
+than the code** means that the figure may no longer hold; run its command to find out. "By only names and texts" means
+that the modules have changed since, but neither their structure nor their numbers. Files of *earlier* runs do not
+count.
 
 Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
 """

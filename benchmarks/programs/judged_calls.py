@@ -1,6 +1,7 @@
 """A program like [calls.py](calls.py), for kernels of a fourth seeded draw, made when the tuner was frozen.
 
-`draw.py SITE 20261127 4`: twelve kernels of FlagGems, FLA and Liger that no list and no result had named.
+`draw.py SITE 20261127 4` at commit 862883f: twelve kernels of FlagGems, FLA and Liger that no list and no result had
+named then.
 """
 
 from __future__ import annotations

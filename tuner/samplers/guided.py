@@ -60,7 +60,7 @@ _FIRST_OF_NEXT = "PpPwPPfp"
 """The same if the prior's weights were learnt on other shapes: P is the best by the plain prior, p the best by these
 weights. Chosen by hand, after `layer_norm-1500x2048` had taken 9 evaluations with neighbours, and the last four of it,
 which were two choices of the surrogate, f and w, on 37 landscapes of an H200 and 12 modelled ones, after
-`row_reduce-1000x8192` had taken up to 45 (docs/search.md)."""
+`row_reduce-1000x8192` had taken 13 evaluations at the median and 65 at the 95th percentile (docs/search.md)."""
 
 _FAR_AMONG = 300
 """Number of random configs from which the one farthest from all before is taken, with a prior. It lies in a corner of
