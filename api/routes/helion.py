@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -22,6 +23,7 @@ from tilewise.api.http.routing import (
     tagged,
 )
 from tilewise.db.helion_records import HelionRecord, HelionRecords
+from tilewise.errors import NotFound
 
 __all__ = ["plain", "typed"]
 
@@ -71,9 +73,10 @@ async def helion_records(request: Request) -> Response:
 )
 async def helion_record(request: Request) -> Response:
     """Return a record as Helion wrote it."""
-    service = service_of(request)
-    found = await service.run(HelionRecords(service.store.database).get, request.path_params["key"])
-    return tagged(request, _json(found))
+    key, service = request.path_params["key"], service_of(request)
+    if not re.fullmatch(_FORM, key):  # PostgreSQL refuses some texts, which then look like a fault of the database
+        raise NotFound("a record's key is 64 hexadecimal digits, so there is no such record")
+    return tagged(request, _json(await service.run(HelionRecords(service.store.database).get, key)))
 
 
 @typed.put(

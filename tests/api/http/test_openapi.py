@@ -97,6 +97,7 @@ REQUESTS = [
     ("/v1/helion", "GET", 503, "/v1/helion", None),
     (HELION, "GET", 200, "/v1/helion/" + "0" * 64, None),
     (HELION, "GET", 404, "/v1/helion/" + "1" * 64, None),
+    (HELION, "GET", 404, "/v1/helion/%00", None),
     (HELION, "GET", 503, "/v1/helion/" + "0" * 64, None),
     (HELION, "PUT", 200, "/v1/helion/" + "0" * 64, KEPT),
     (HELION, "PUT", 413, "/v1/helion/" + "0" * 64, {"padding": " " * LARGEST_BODY}),

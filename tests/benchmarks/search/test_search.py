@@ -98,7 +98,7 @@ def test_every_search_has_its_row(landscape):
     assert (row["configs"], row["prior"], row["optimum"]) == (240, False, 1000.0)
     assert set(row["searches"]) == set(body["mean"]) == set(searches)
     for name, summary in row["searches"].items():
-        assert set(summary["fraction"]) == {"20", "50"}
+        assert set(summary["fraction"]) == {"8", "10", "16", "20", "50"}
         assert 0 < summary["fraction"]["20"] <= summary["fraction"]["50"] <= 1, name
         assert len(body["mean"][name]["curve"]) == 50
     assert row["searches"]["guided"]["fraction"]["50"] == 1

@@ -17,8 +17,15 @@ TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
 
 
 @pytest.mark.in_part(9)
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.family)
-@pytest.mark.parametrize("kernel", registry.names())
+@pytest.mark.parametrize(
+    ("kernel", "target"),
+    [
+        pytest.param(name, target, id=f"{name}-{target.family}")
+        for name in registry.names()
+        for target in TARGETS
+        if (name, target.family) != ("block_fp8_gemm", "ascend")  # has no 8-bit floats
+    ],
+)
 def test_what_is_fitted_is_always_a_config_of_the_space(kernel, target: Target):
     spec = registry.load(kernel)
     small, large = (
