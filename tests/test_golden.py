@@ -36,7 +36,8 @@ OWN_KERNEL = f"{GOLDEN / 'scaled_add.py'}:SPEC"
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("golden") / "tiles.db"
     file.write_bytes(gzip.decompress((GOLDEN / "tiles.db.gz").read_bytes()))
-    return f"sqlite:///{file}"
+    with open_store(f"sqlite:///{file}"):  # brings its schema up, which readers cannot
+        return f"sqlite:///{file}"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.lookup.open_source import is_server, open_source
+from tilewise.tuner.lookup.open_source import close_source, is_server, open_source
 from tilewise.tuner.lookup.resolve import Match, NotTuned, device_name, match_of, resolve_with_fallback
 from tilewise.tuner.space.problem_checks import make_problem
 
@@ -60,7 +60,7 @@ class Cache:
 
     def close(self) -> None:
         """Release files and connections, for every cache of the same source."""
-        self._source.close()
+        close_source(self._source)
 
     def __enter__(self) -> Self:
         return self

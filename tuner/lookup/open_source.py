@@ -14,7 +14,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.lookup.resolve import Source
 from tilewise.tuner.portfolio.portfolio import Portfolio
 
-__all__ = ["Nothing", "Opened", "forget_opened", "is_server", "open_source"]
+__all__ = ["Nothing", "Opened", "close_source", "forget_opened", "is_server", "open_source"]
 
 
 class Opened(Source, Protocol):
@@ -65,6 +65,14 @@ def open_source(place: str | Path | Store | None) -> Opened:
         if text not in _opened:
             _opened[text] = _open(text)
         return _opened[text]
+
+
+def close_source(source: Opened) -> None:
+    """Close a source for all who share it. The next `open_source` opens it anew."""
+    with _lock:
+        for text in [text for text, opened in _opened.items() if opened is source]:
+            del _opened[text]
+    source.close()
 
 
 def forget_opened() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from tilewise.tuner.lookup import open_source as module
+from tilewise.tuner.lookup.cache import Cache
 from tilewise.tuner.lookup.open_source import forget_opened, open_source
 
 
@@ -18,3 +19,12 @@ def test_a_database_is_opened_once_until_a_fork_forgets_it(tune, store_url):
     again = open_source(store_url)
     assert again is not opened
     assert open_source(store_url) is again
+
+
+def test_a_database_whose_cache_was_closed_is_opened_anew(tune, store_url):
+    tune()
+    with Cache(store_url) as cache:
+        first = open_source(store_url)
+        assert first is cache._source
+    assert open_source(store_url) is not first
+    forget_opened()
