@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["apply", "call", "numbers", "real", "whole"]
+__all__ = ["apply", "back", "call", "grad", "numbers", "real", "shares", "whole"]
 
 
 def call(place: str, *args: Any, **kwargs: Any) -> Any:
@@ -36,3 +36,18 @@ def numbers(values: Iterable[float], dtype: str = "int32") -> Any:
     """Return these numbers as a tensor."""
     torch = importlib.import_module("torch")
     return torch.tensor(list(values), dtype=getattr(torch, dtype), device="cuda")
+
+
+def grad(*shape: int, dtype: str = "float32") -> Any:
+    """Return normally distributed numbers whose gradient is asked for."""
+    return real(*shape, dtype=dtype).requires_grad_()
+
+
+def shares(*shape: int) -> Any:
+    """Return numbers between 0 and 1."""
+    return real(*shape).sigmoid()
+
+
+def back(result: Any) -> None:
+    """Launch the gradients of a result."""
+    result.square().sum().backward()

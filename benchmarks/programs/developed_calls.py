@@ -11,27 +11,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewise.benchmarks.programs.arguments import apply, call, real, whole
+from tilewise.benchmarks.programs.arguments import apply, back, call, grad, real, shares, whole
 
 __all__ = ["CALLS"]
 
 _GEMS, _LIGER = "flag_gems.ops", "liger_kernel.ops"
 
 
-def _grad(*shape: int) -> Any:
-    return real(*shape).requires_grad_()
-
-
 def _heads() -> Any:
-    return _grad(2, 128, 4, 64)
-
-
-def _shares(*shape: int) -> Any:
-    return real(*shape).sigmoid()
-
-
-def _back(result: Any) -> None:
-    result.square().sum().backward()
+    return grad(2, 128, 4, 64)
 
 
 def _embedding_back() -> Any:
@@ -41,56 +29,56 @@ def _embedding_back() -> Any:
 
 def _split_states() -> Any:
     rows = [real(2, 512, 4, 64) for _ in range(3)]
-    gates, given = _shares(2, 512, 4).log(), real(2, 512, 4, 64)
+    gates, given = shares(2, 512, 4).log(), real(2, 512, 4, 64)
     place = "fla.ops.common.chunk_h_split:chunk_bwd_dh"
     return call(place, *rows, gates, None, None, given, None, None, 0.125)
 
 
 def _ttt() -> Any:
     rows, weights = [real(2, 128, 4, 64) for _ in range(3)], [real(4, 64) for _ in range(2)]
-    return call("fla.ops.ttt:fused_chunk_ttt_linear", *rows, *weights, _shares(2, 128, 4, 1), chunk_size=16)
+    return call("fla.ops.ttt:fused_chunk_ttt_linear", *rows, *weights, shares(2, 128, 4, 1), chunk_size=16)
 
 
 def _log_linear_back() -> None:
-    rows = _grad(2, 256, 1, 64), _grad(2, 256, 1, 64), _grad(2, 256, 4, 64)
-    gates = _shares(2, 256, 4).log().requires_grad_(), _shares(2, 256, 4, 9).requires_grad_()
-    _back(call("fla.ops.log_linear_attn:chunk_log_linear_attn", *rows, *gates)[0])
+    rows = grad(2, 256, 1, 64), grad(2, 256, 1, 64), grad(2, 256, 4, 64)
+    gates = shares(2, 256, 4).log().requires_grad_(), shares(2, 256, 4, 9).requires_grad_()
+    back(call("fla.ops.log_linear_attn:chunk_log_linear_attn", *rows, *gates)[0])
 
 
 def _mesa_back() -> Any:
     rows, states = [real(2, 128, 4, 64) for _ in range(3)], [real(2, 2, 4, 64, 64) for _ in range(2)]
     place = "fla.ops.mesa_net.chunk_h_kv_intra_bwd_separate:chunk_mesa_net_h_kv_bwd_intra_separate_fn"
-    gates = _shares(2, 128, 4), _shares(2, 128, 4).log()
+    gates = shares(2, 128, 4), shares(2, 128, 4).log()
     return call(place, *rows, gates[0], *states, gates[1], real(2, 128, 4, 64), None)
 
 
 def _hgrn_back() -> None:
-    _back(call("fla.ops.hgrn:chunk_hgrn", _grad(2, 128, 96), _shares(2, 128, 96).log().requires_grad_())[0])
+    back(call("fla.ops.hgrn:chunk_hgrn", grad(2, 128, 96), shares(2, 128, 96).log().requires_grad_())[0])
 
 
 def _cyclic() -> Any:
     rows = [real(2, 128, 4, 64) for _ in range(3)]
-    gates = _shares(2, 128, 4).log(), real(2, 128, 4), _shares(2, 128, 4)
+    gates = shares(2, 128, 4).log(), real(2, 128, 4), shares(2, 128, 4)
     return call("fla.ops.cyfa:chunk_cyfa", *rows, *gates, real(4, 15, 15), real(64), real(64), 1e-6, 1e-6)
 
 
 def _group_norm_back() -> None:
     place = f"{_LIGER}.backends._ascend.ops.group_norm:LigerGroupNormFunction"
-    _back(apply(place, _grad(6, 32, 200), _grad(32), _grad(32), 32, 8, 1e-5))
+    back(apply(place, grad(6, 32, 200), grad(32), grad(32), 32, 8, 1e-5))
 
 
 def _softmax_back() -> None:
-    _back(apply(f"{_LIGER}.softmax:LigerSoftmaxFunction", _grad(96, 700)))
+    back(apply(f"{_LIGER}.softmax:LigerSoftmaxFunction", grad(96, 700)))
 
 
 def _loss_and_distance_back() -> None:
     place = f"{_LIGER}.fused_ce_tvd:LigerFusedCETVDFunction"
-    made = apply(place, _grad(96, 700), real(96, 700), whole(700, 96, device="npu"))
+    made = apply(place, grad(96, 700), real(96, 700), whole(700, 96, device="npu"))
     (made[0] + made[1]).sum().backward()
 
 
 def _polynomial_back() -> None:
-    _back(apply(f"{_LIGER}.poly_norm:LigerPolyNormFunction", _grad(96, 700), _grad(3), _grad()))
+    back(apply(f"{_LIGER}.poly_norm:LigerPolyNormFunction", grad(96, 700), grad(3), grad()))
 
 
 def _neighbours() -> Any:
@@ -117,12 +105,12 @@ def _products_of_householder() -> Any:
 
 def _cyclic_back() -> None:
     rows = [_heads() for _ in range(3)]
-    gates = _shares(2, 128, 4).log().requires_grad_(), _grad(2, 128, 4), _shares(2, 128, 4).requires_grad_()
-    _back(call("fla.ops.cyfa:chunk_cyfa", *rows, *gates, _grad(4, 15, 15), _grad(64), _grad(64), 1e-6, 1e-6)[0])
+    gates = shares(2, 128, 4).log().requires_grad_(), grad(2, 128, 4), shares(2, 128, 4).requires_grad_()
+    back(call("fla.ops.cyfa:chunk_cyfa", *rows, *gates, grad(4, 15, 15), grad(64), grad(64), 1e-6, 1e-6)[0])
 
 
 def _layer_norm_back() -> None:
-    _back(call("fla.modules.norm.layernorm:layer_norm", _grad(96, 700), _grad(700), _grad(700)))
+    back(call("fla.modules.norm.layernorm:layer_norm", grad(96, 700), grad(700), grad(700)))
 
 
 def _wide_residual() -> Any:
@@ -151,7 +139,7 @@ def _rotary_of_three() -> Any:
 
 
 def _residual_back() -> None:
-    _back(apply(f"{_LIGER}.attn_res:LigerAttnResFunction", _grad(4, 2, 64, 96), _grad(96), _grad(96), 1e-6))
+    back(apply(f"{_LIGER}.attn_res:LigerAttnResFunction", grad(4, 2, 64, 96), grad(96), grad(96), 1e-6))
 
 
 CALLS: Mapping[str, Callable[[], object]] = {
@@ -185,8 +173,8 @@ CALLS: Mapping[str, Callable[[], object]] = {
         "fla.ops.based:fused_chunk_based", real(2, 128, 4, 16), real(2, 128, 4, 16), real(2, 128, 4, 64)
     ),
     "fla/gradient_of_cyclic": _cyclic_back,
-    "fla/gradient_of_gate": lambda: _back(
-        call("fla.ops.gated_delta_rule.gate:fused_gdn_gate", _grad(2, 128, 4), _grad(4), _grad(4))
+    "fla/gradient_of_gate": lambda: back(
+        call("fla.ops.gated_delta_rule.gate:fused_gdn_gate", grad(2, 128, 4), grad(4), grad(4))
     ),
     "fla/recurrent_rwkv7": lambda: call(
         "fla.ops.rwkv7:fused_recurrent_rwkv7", *(real(2, 64, 4, 64).sigmoid().neg() for _ in range(6))

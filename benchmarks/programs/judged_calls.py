@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewise.benchmarks.programs.arguments import apply, call, real, whole
+from tilewise.benchmarks.programs.arguments import apply, back, call, grad, real, shares, whole
 
 __all__ = ["CALLS"]
 
@@ -22,25 +22,13 @@ def _half(*shape: int) -> Any:
     return real(*shape, dtype="bfloat16")
 
 
-def _grad(*shape: int, dtype: str = "float32") -> Any:
-    return real(*shape, dtype=dtype).requires_grad_()
-
-
 def _heads() -> Any:
-    return _grad(2, 128, 4, 64, dtype="bfloat16")
-
-
-def _shares(*shape: int) -> Any:
-    return real(*shape).sigmoid()
-
-
-def _back(result: Any) -> None:
-    result.square().sum().backward()
+    return grad(2, 128, 4, 64, dtype="bfloat16")
 
 
 def _chunk_output() -> Any:
     rows = [_half(2, 128, 4, 64) for _ in range(3)]
-    sums = _shares(2, 128, 4).log().reshape(2, 2, 64, 4).cumsum(2).reshape(2, 128, 4)
+    sums = shares(2, 128, 4).log().reshape(2, 2, 64, 4).cumsum(2).reshape(2, 128, 4)
     return call(f"{_GEMS}.fused.FLA.chunk_o:chunk_fwd_o", *rows, _half(2, 2, 4, 64, 64), sums)
 
 
@@ -51,25 +39,25 @@ def _schedule() -> Any:
 
 
 def _gate_back() -> None:
-    _back(call("fla.ops.kda.gate:fused_kda_gate", _grad(2, 128, 4, 64), _grad(4), _grad(256)))
+    back(call("fla.ops.kda.gate:fused_kda_gate", grad(2, 128, 4, 64), grad(4), grad(256)))
 
 
 def _attention_back() -> None:
-    _back(call("fla.ops.attn:parallel_attn", _heads(), _heads(), _heads()))
+    back(call("fla.ops.attn:parallel_attn", _heads(), _heads(), _heads()))
 
 
 def _wall() -> Any:
-    gates = _shares(2, 128, 4, 64).log().bfloat16()
+    gates = shares(2, 128, 4, 64).log().bfloat16()
     return call("fla.ops.wall_attn:parallel_wall_attn", *(_half(2, 128, 4, 64) for _ in range(3)), gates)
 
 
 def _parallax_back() -> None:
-    _back(call("fla.ops.parallax:parallel_parallax", *(_heads() for _ in range(4))))
+    back(call("fla.ops.parallax:parallel_parallax", *(_heads() for _ in range(4))))
 
 
 def _streams_back() -> None:
     place = f"{_LIGER}.mhc:LigerMHCPostResFunction"
-    _back(apply(place, _grad(96, 4, 256), _grad(96, 256), _grad(96, 4), _grad(96, 4, 4)))
+    back(apply(place, grad(96, 4, 256), grad(96, 256), grad(96, 4), grad(96, 4, 4)))
 
 
 def _sparsemax() -> Any:
@@ -84,7 +72,7 @@ def _sequences() -> Any:
 
 def _neighbours_back() -> None:
     place = f"{_LIGER}.fused_neighborhood_attention:LigerFusedNeighborhoodAttentionFunction"
-    _back(apply(place, *(_grad(2, 4, 128, 64) for _ in range(3))))
+    back(apply(place, *(grad(2, 4, 128, 64) for _ in range(3))))
 
 
 CALLS: Mapping[str, Callable[[], object]] = {

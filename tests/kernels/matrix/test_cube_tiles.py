@@ -1,4 +1,4 @@
-"""What a cube core's memories hold, and the largest tile that keeps every core busy."""
+"""Tiles that a cube core's memories hold, and the largest tile that keeps every core busy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop carries is moved on with its clocks when iterations are skipped."""
+"""Clocks that a loop carries are moved on when iterations are skipped."""
 
 from dataclasses import replace
 
