@@ -120,7 +120,7 @@ UNRECORDED = (
     Unrecorded("docs/search.md", "reached them on four of nine", "the run of that prior is not kept"),
     Unrecorded(
         "docs/model.md",
-        "Prices of such far rows that do not come from their own product",
+        "With these four withheld for the five",
         "set by a script that is not kept",
     ),
     Unrecorded("docs/search.md", "Changes that did not pay", "replayed by a script that is not kept"),

@@ -66,7 +66,7 @@ FITTED_CUBE = (
     "cube_read_bytes",
     "nd2nz_row",
     "nd2nz_row_bytes",
-    "far_row",
+    "far_row_ns",
     "fix_bytes",
     "mixed_launch_us",
 )

@@ -47,7 +47,7 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
     """
     source, costs = op.operands[0], clock.costs
     start, row_cycles, row_bytes = costs["nd2nz_start"], costs["nd2nz_row"], costs["nd2nz_row_bytes"]
-    issue, far, far_row = costs["vector_issue"], costs["far_stride"], costs["far_row"]
+    issue, far = costs["vector_issue"], costs["far_stride"]
     odd_line = costs["odd_line"]
 
     def step(values: _Values, core: Core) -> None:
@@ -61,7 +61,7 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
         one_by_one = len(outside.strides) == 2 and outside.strides[0] >= far
         core.scalar(issue * (rows if one_by_one else 1))
         rate = rate_of(clock.memory.inward, outside, op)
-        stepping = rows * far_row if one_by_one else start + (rows - 1) * row_cycles
+        stepping = rows * clock.memory.far_row if one_by_one else start + (rows - 1) * row_cycles
         if taken.misaligned:
             stepping = max(stepping, odd_line * (taken.rows + size / LINE))
         alone = max(stepping, taken.bytes / rate.core)

@@ -166,7 +166,7 @@ class SharedMemory:
             )
             for i, share in self._shares.writes.items()
         }
-        return Memory(inward, outward)
+        return Memory(inward, outward, far_row=self._costs["far_row_ns"] * clock)
 
     def _alone_gb_s(self, competing: float, *, cube: bool) -> float:
         """Return what global memory gives one core while others compete: a cube core draws as two vector cores do."""
@@ -186,7 +186,7 @@ def _limited(memory: Memory, path: float) -> Memory:
         {i: replace(rate, share=min(rate.share, path)) for i, rate in rates.items()}
         for rates in (memory.inward, memory.outward)
     )
-    return Memory(inward, outward)
+    return replace(memory, inward=inward, outward=outward)
 
 
 def _core_gb_s(competing: float) -> float:

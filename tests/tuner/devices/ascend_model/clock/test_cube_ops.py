@@ -21,6 +21,7 @@ from tilewise.tuner.hardware.ascend_parts import part
 SPEC = registry.load("gemm")
 COSTS = costs()
 RATE = Rate(core=110.0, share=40.0, latency=100.0)
+FAR_ROW = 250.0
 
 
 class Gemm:
@@ -40,7 +41,7 @@ class Gemm:
         self.arguments = [*scalars, *[*launch.grid, 1, 1][:3]]
         bases = [i for i, (_, kind) in enumerate(self.function.arguments) if isinstance(kind, MemRef)]
         self.bases = bases[len(bases) - len(self.sizes) :]
-        self.memory = Memory(dict.fromkeys(bases, RATE), dict.fromkeys(bases, RATE))
+        self.memory = Memory(dict.fromkeys(bases, RATE), dict.fromkeys(bases, RATE), far_row=FAR_ROW)
 
     def run(self):
         return ProgramClock(self.function, COSTS).run(self.arguments, 0, self.memory)
@@ -88,6 +89,7 @@ def test_results_are_stored_at_the_rate_of_their_path(gemm):
 def test_rows_further_apart_than_an_instruction_can_say_are_loaded_one_by_one(gemm):
     near, far = (gemm((64, 64, depth), "float16", (64, 64, 64)).run() for depth in (65520, 65536))
     assert far.busy["MTE2"] > 2 * near.busy["MTE2"]
+    assert far.busy["MTE2"] > 65536 // 64 * 64 * FAR_ROW
 
 
 def test_rows_that_begin_within_a_block_cost_a_line_more(gemm):

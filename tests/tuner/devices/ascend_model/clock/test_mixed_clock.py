@@ -93,7 +93,7 @@ def test_the_cores_of_one_program_share_a_path(target, cache_folder):
 
     def cycles(cube, vector):
         rates = [dict.fromkeys(bases, Rate(110.0, share)) for share in (cube, vector)]
-        memory = Memory(rates[0], rates[0], Memory(rates[1], rates[1]))
+        memory = Memory(rates[0], rates[0], vector=Memory(rates[1], rates[1]))
         return MixedClock(function, costs()).run(arguments, 0, memory).cycles
 
     assert cycles(20.0, 20.0) > cycles(40.0, 20.0) > cycles(40.0, 40.0)
@@ -106,7 +106,7 @@ def test_a_program_whose_cores_wait_for_one_another_is_refused(target, cache_fol
     from tilewise.benchmarks.model.mutations import edited
 
     rates = dict.fromkeys(range(len(function.arguments) + 1), Rate(110.0, 40.0))
-    memory = Memory(rates, rates, Memory(rates, rates))
+    memory = Memory(rates, rates, vector=Memory(rates, rates))
     with pytest.raises(ValueError, match="deadlock: core 0 waits for flag 0"):
         MixedClock(edited(function, waits[0], []), costs()).run([512, 512, 512, 32, 1, 1], 0, memory)
 
