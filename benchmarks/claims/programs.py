@@ -373,7 +373,7 @@ PROGRAMS = (
         files=(f"docs/results/{_REST}.json",),
         places=(Place("docs/programs.md", _rest),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
-        designed="the refusal of topk_stage2_kernel, whose endless front end had been seen",
+        designed="the refusal of topk_stage2_kernel, which had not been done in 180 s",
         not_designed="all others; an earlier run, which is in no file, had tuned Liger's loss and rotary and FlagGems' "
         "topk_stage1_kernel",
         note="On two processors under a load of up to 11, so that the seconds say little; none was ended by the limit. "

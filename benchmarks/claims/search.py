@@ -267,14 +267,23 @@ def _peers_words(raw: Raw) -> str:
     """The means of all searches on landscapes that decided little, and where ours is behind."""
     rows = _peer_rows(raw)
     fresh = [row for row in rows if row["file"].startswith(_JUDGED) or "H200" in row["file"]]
-    first, *later = (_behind_peers(rows, n) for n in ("8", "20", "50", "100"))
+    large = [row for row in fresh if row["configs"] > _SMALL]
+    first, second, *later = (_behind_peers(rows, n) for n in ("8", "16", "20", "50", "100"))
     shown = (f"after {n} on {_named(behind)}" for n, behind in zip((20, 50, 100), later, strict=True))
     return (
         f"after 20 / 50 / 100: {_means(rows, '20', '50', '100')}; more than 0.03 behind the best of the others, of "
-        f"{len(rows)} landscapes, after 8 on {len(first)} (by up to {max(first.values()):.3f}), {', '.join(shown)}; on "
-        f"the {len(fresh)} that are no design landscapes ours reaches "
-        f"{_means(fresh, '20', '50', '100', only=_UNAIDED)}, the best other mean "
-        f"{' / '.join(f'{_best_other(fresh, n):.3f}' for n in ('20', '50', '100'))}"
+        f"{len(rows)} landscapes, after 8 on {len(first)} (by up to {max(first.values()):.3f}), after 16 on "
+        f"{len(second)} (by up to {max(second.values()):.3f}), {', '.join(shown)}; on "
+        f"the {len(fresh)} that are no design landscapes ours reaches {_beside(fresh)}; without the "
+        f"{len(fresh) - len(large)} of those that have at most {_SMALL} configs, {_beside(large)}"
+    )
+
+
+def _beside(rows: Sequence[Mapping[str, Any]]) -> str:
+    counts = ("20", "50", "100")
+    return (
+        f"{_means(rows, *counts, only=_UNAIDED)}, the best other mean "
+        f"{' / '.join(f'{_best_other(rows, n):.3f}' for n in counts)}"
     )
 
 
@@ -302,11 +311,12 @@ def _again_words(raw: Raw) -> str:
 def _later_words(raw: Raw) -> str:
     """Two landscapes on which ours was more than 0.03 behind, with other seeds."""
     body = raw["search-peers-again"]
-    behind = _behind_peers(body["landscapes"], "50", least=0.0)
-    return (
-        f"By {body['seeds']} other seeds ours is behind the best of six others after 50 on "
-        f"{' and '.join(f'{name} by {away:.3f}' for name, away in behind.items())}"
+    behind = {n: _behind_peers(body["landscapes"], n, least=0.0) for n in ("8", "20", "50")}
+    shown = (
+        f"after {n} on {' and '.join(f'{name} by {away:.3f}' for name, away in each.items())}"
+        for n, each in behind.items()
     )
+    return f"By {body['seeds']} other seeds ours is behind the best of six others {', '.join(shown)}"
 
 
 def _botorch_words(raw: Raw) -> str:
@@ -314,10 +324,18 @@ def _botorch_words(raw: Raw) -> str:
     return (
         f"BoTorch's Gaussian process reaches {_means(own['landscapes'], '20', '50', '100', only='botorch')} on the "
         f"eighteen ({own['seeds']} seeds, where {_means(own['landscapes'], '20', '50', '100', only=_UNAIDED)} is "
-        f"ours), and {_means(hub['landscapes'], '20', '50', only='botorch')} after 20 / 50 on the nine of "
-        "benchmark_hub "
+        f"ours; BoTorch is more than 0.03 ahead {_botorch_far(own['landscapes'])}), and "
+        f"{_means(hub['landscapes'], '20', '50', only='botorch')} after 20 / 50 on the nine of benchmark_hub "
         f"({hub['seeds']} seeds; ours {_means(hub['landscapes'], '20', '50', only=_UNAIDED)})"
     )
+
+
+def _botorch_far(rows: Sequence[Mapping[str, Any]]) -> str:
+    counts = [n for n in rows[0]["searches"][_UNAIDED]["fraction"] if _behind_peers(rows, n)]
+    later = [n for n in ("20", "50", "100") if n not in counts]
+    most = max(away for n in later for away in _behind_peers(rows, n, least=0.0).values())
+    shown = ", ".join(f"after {n} on {_named(_behind_peers(rows, n))}" for n in counts)
+    return f"{shown}, and at most {most:.3f} after {' / '.join(later)}"
 
 
 def _model_rows(raw: Raw) -> list[Mapping[str, Any]]:
@@ -772,9 +790,16 @@ def _gemm_spread(raw: Raw) -> str:
     assert len({str(each["config"]) for each in body["tunings"]}) == 1, "one config has one true time"
     own = [each["time_us"] for each in body["tunings"]]
     return (
-        f"{body['true_us_largest_by_smallest']:.1%}: all ended with one config, each as a tie with others; their own "
+        f"{body['true_us_largest_by_smallest']:.1%}: all ended with one config, each as a tie with {_others(body)} "
+        f"others; their own "
         f"times of it are {min(own):.2f} to {max(own):.2f} us"
     )
+
+
+def _others(body: Mapping[str, Any]) -> str:
+    """Return with how many others the winners were tied; a winner is in its own list."""
+    counts = [len(each["tied_with"]) - 1 for each in body["tunings"]]
+    return f"{min(counts)} to {max(counts)}"
 
 
 def _by_kernel(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -786,6 +811,12 @@ def _default_cases(raw: Raw) -> str:
     counts = [[len(row["tunings"]) for row in rows] for rows in (now["rows"], earlier["rows"], now["designed"])]
     shown = [f"{len(each)} problems, {min(each)} to {max(each)} tunings each" for each in counts]
     return "{}; earlier {}; again {}".format(*shown)
+
+
+def _winning_configs(raw: Raw) -> int:
+    tunings = raw["h200-repeatability"]["tunings"]
+    assert all(tuning["tie"] for tuning in tunings), "the words say so"
+    return len({str(tuning["config"]) for tuning in tunings})
 
 
 def _spread_words(raw: Raw) -> str:
@@ -1279,7 +1310,10 @@ SEARCH = (
         name="repeatability",
         question="Ten tunings of row_reduce 1000x8192 on an H200 from nothing: spread of the winners' true times",
         figure=_spreads,
-        cases=lambda raw: f"{len(raw['h200-repeatability']['tunings'])} tunings at each budget, one problem",
+        cases=lambda raw: (
+            f"{len(raw['h200-repeatability']['tunings'])} tunings at each budget, one problem; at 200 trials "
+            f"{_winning_configs(raw)} configs won, each time in a tie with others"
+        ),
         files=_files("h200-repeatability"),
         earlier=_files("h200-repeatability-60", "h200-repeatability-120"),
         places=(Place("docs/timing.md", _spread_words),),
