@@ -53,7 +53,8 @@ def _inferred_words(raw: Raw) -> str:
     without = f"; nothing was inferred of {', '.join(left)}" if left else ""
     return (
         f"{unseen['sum']['inferred']:g} evaluations with inferred tilings, {unseen['sum']['by_hand']:g} with those "
-        f"written by hand: {_compared(unseen)} (by hand and inferred: {_sums_by_kernel(unseen)}); on the landscapes "
+        f"written by hand: {_compared(unseen)} (by hand and inferred: {_sums_by_kernel(unseen)}); one landscape makes "
+        f"the difference, {_decisive(unseen)}; on the landscapes "
         f"that the inference was mended on, {known['sum']['inferred']:g} and {known['sum']['by_hand']:g} "
         f"({_sums_by_kernel(known)}{without})"
     )
@@ -65,6 +66,16 @@ def _compared(body: Mapping[str, Any]) -> str:
     equal, first = sum(a == b for a, b in pairs), sum(a == b == 1 for a, b in pairs)
     fewer, more = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
     return f"as many on {equal}, {first} of them at the first pick, fewer on {fewer}, more on {more}"
+
+
+def _decisive(body: Mapping[str, Any]) -> str:
+    """Return the landscape without which both sums are equal, and those on which the inferred tiling is worse."""
+    rows = {_short(row["file"]): (row["by_hand"], row["inferred"]) for row in body["landscapes"] if "inferred" in row}
+    [(name, (by_hand, inferred))] = [
+        (name, (a, b)) for name, (a, b) in rows.items() if a - b == body["sum"]["by_hand"] - body["sum"]["inferred"]
+    ]
+    worse = [f"{name} ({a:g} and {b:g})" for name, (a, b) in rows.items() if b > a]
+    return f"{name} ({by_hand:g} and {inferred:g}); the inferred tiling is worse on {', '.join(worse)}"
 
 
 def _sums_by_kernel(body: Mapping[str, Any]) -> str:
@@ -160,19 +171,28 @@ def _hub_botorch(raw: Raw) -> str:
     theirs, ours = (_means(body["landscapes"], "20", "50", only=name) for name in ("botorch", _UNAIDED))
     return (
         f"In another run ({body['seeds']} seeds, budget {body['budget']}) BoTorch reaches {theirs} after 20 / 50, and "
-        f"ours {ours}"
+        f"ours {ours}; BoTorch is ahead on {' and '.join(_botorch_ahead(body['landscapes']))}"
     )
+
+
+def _botorch_ahead(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{name} after {n} by {away:.3f}"
+        for n in rows[0]["searches"][_UNAIDED]["fraction"]
+        for name, away in _behind_peers(rows, n, 0).items()
+    ]
 
 
 def _hub_words(raw: Raw) -> str:
     """Where ours is behind the best of the others, on the same landscapes and seeds."""
     rows = raw["search-benchmark_hub"]["landscapes"]
-    found = {n: _behind_peers(rows, n, 0) for n in ("8", "20", "50", "100", "200")}
-    first = found.pop("8")
+    found = {n: _behind_peers(rows, n, 0) for n in ("8", "16", "20", "50", "100", "200")}
+    first, second = found.pop("8"), found.pop("16")
     shown = (f"after {n} on {_named(behind)}" for n, behind in found.items())
     return (
         f"It is behind the best of the others in this file after 8 on {len(first)} of the {len(rows)} (by up to "
-        f"{max(first.values()):.3f}), {', '.join(shown)}"
+        f"{max(first.values()):.3f}), after 16 on {len(second)} (by up to {max(second.values()):.3f}), "
+        f"{', '.join(shown)}"
     )
 
 
@@ -247,14 +267,23 @@ def _peers_words(raw: Raw) -> str:
     """The means of all searches on landscapes that decided little, and where ours is behind."""
     rows = _peer_rows(raw)
     fresh = [row for row in rows if row["file"].startswith(_JUDGED) or "H200" in row["file"]]
-    first, *later = (_behind_peers(rows, n) for n in ("8", "20", "50", "100"))
+    large = [row for row in fresh if row["configs"] > _SMALL]
+    first, second, *later = (_behind_peers(rows, n) for n in ("8", "16", "20", "50", "100"))
     shown = (f"after {n} on {_named(behind)}" for n, behind in zip((20, 50, 100), later, strict=True))
     return (
         f"after 20 / 50 / 100: {_means(rows, '20', '50', '100')}; more than 0.03 behind the best of the others, of "
-        f"{len(rows)} landscapes, after 8 on {len(first)} (by up to {max(first.values()):.3f}), {', '.join(shown)}; on "
-        f"the {len(fresh)} that are no design landscapes ours reaches "
-        f"{_means(fresh, '20', '50', '100', only=_UNAIDED)}, the best other mean "
-        f"{' / '.join(f'{_best_other(fresh, n):.3f}' for n in ('20', '50', '100'))}"
+        f"{len(rows)} landscapes, after 8 on {len(first)} (by up to {max(first.values()):.3f}), after 16 on "
+        f"{len(second)} (by up to {max(second.values()):.3f}), {', '.join(shown)}; on "
+        f"the {len(fresh)} that are no design landscapes ours reaches {_beside(fresh)}; without the "
+        f"{len(fresh) - len(large)} of those that have at most {_SMALL} configs, {_beside(large)}"
+    )
+
+
+def _beside(rows: Sequence[Mapping[str, Any]]) -> str:
+    counts = ("20", "50", "100")
+    return (
+        f"{_means(rows, *counts, only=_UNAIDED)}, the best other mean "
+        f"{' / '.join(f'{_best_other(rows, n):.3f}' for n in counts)}"
     )
 
 
@@ -282,11 +311,12 @@ def _again_words(raw: Raw) -> str:
 def _later_words(raw: Raw) -> str:
     """Two landscapes on which ours was more than 0.03 behind, with other seeds."""
     body = raw["search-peers-again"]
-    behind = _behind_peers(body["landscapes"], "50", least=0.0)
-    return (
-        f"By {body['seeds']} other seeds ours is behind the best of six others after 50 on "
-        f"{' and '.join(f'{name} by {away:.3f}' for name, away in behind.items())}"
+    behind = {n: _behind_peers(body["landscapes"], n, least=0.0) for n in ("8", "20", "50")}
+    shown = (
+        f"after {n} on {' and '.join(f'{name} by {away:.3f}' for name, away in each.items())}"
+        for n, each in behind.items()
     )
+    return f"By {body['seeds']} other seeds ours is behind the best of six others {', '.join(shown)}"
 
 
 def _botorch_words(raw: Raw) -> str:
@@ -294,10 +324,18 @@ def _botorch_words(raw: Raw) -> str:
     return (
         f"BoTorch's Gaussian process reaches {_means(own['landscapes'], '20', '50', '100', only='botorch')} on the "
         f"eighteen ({own['seeds']} seeds, where {_means(own['landscapes'], '20', '50', '100', only=_UNAIDED)} is "
-        f"ours), and {_means(hub['landscapes'], '20', '50', only='botorch')} after 20 / 50 on the nine of "
-        "benchmark_hub "
+        f"ours; BoTorch is more than 0.03 ahead {_botorch_far(own['landscapes'])}), and "
+        f"{_means(hub['landscapes'], '20', '50', only='botorch')} after 20 / 50 on the nine of benchmark_hub "
         f"({hub['seeds']} seeds; ours {_means(hub['landscapes'], '20', '50', only=_UNAIDED)})"
     )
+
+
+def _botorch_far(rows: Sequence[Mapping[str, Any]]) -> str:
+    counts = [n for n in rows[0]["searches"][_UNAIDED]["fraction"] if _behind_peers(rows, n)]
+    later = [n for n in ("20", "50", "100") if n not in counts]
+    most = max(away for n in later for away in _behind_peers(rows, n, least=0.0).values())
+    shown = ", ".join(f"after {n} on {_named(_behind_peers(rows, n))}" for n in counts)
+    return f"{shown}, and at most {most:.3f} after {' / '.join(later)}"
 
 
 def _model_rows(raw: Raw) -> list[Mapping[str, Any]]:
@@ -365,7 +403,23 @@ def _opening_words(raw: Raw) -> str:
     return (
         f"{len(rows)} landscapes, {body['seeds']} seeds, after each count from {min(counts)} to {max(counts)}: worse "
         f"than calculated random search by more than {_WORSE} beyond the 95% interval on {where}, beyond the interval "
-        f"at all on {'; '.join(beyond) or 'none'}; at the mean {', '.join(shown)}"
+        f"at all on {'; '.join(beyond) or 'none'}; {_within_words(rows)}; at the mean {', '.join(shown)}"
+    )
+
+
+def _within_words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return on how many landscapes the search is behind random search by no more than the interval, and how far."""
+    found = [row["searches"][_UNAIDED] for row in rows]
+    random = [row["searches"][_CALCULATED]["fraction"] for row in rows]
+    behind = [
+        [away for n, value in ours["fraction"].items() if 0 < (away := other[n] - value) <= ours["fraction_ci95"][n]]
+        for ours, other in zip(found, random, strict=True)
+    ]
+    most = math.ceil(max(map(max, filter(None, behind))) * 1e3) / 1e3
+    widest = max(max(ours["fraction_ci95"].values()) for ours in found)
+    return (
+        f"behind within the interval on {sum(map(bool, behind))} landscapes, by at most {most:.3f} (the widest "
+        f"interval is ± {widest:.3f})"
     )
 
 
@@ -685,7 +739,23 @@ def _latest_looks(raw: Raw) -> str:
         f"with the prior {_within_aims(found)} of {len(found)} within 8 at the median and 25 at the 95th percentile, "
         f"{_within_aims(matrix)} of {len(matrix)} of matrix kernels among them; without it, after "
         f"{' / '.join(columns)} evaluations, the fraction {unaided} of the optimum (calculated random search "
-        f"{random}), on the worst landscape {_worst_shares(found, columns)}"
+        f"{random}), on the worst landscape {_worst_shares(found, columns)}. {_latest_first(raw)}"
+    )
+
+
+def _latest_first(raw: Raw) -> str:
+    """Return what the first evaluations without a prior reach, and where random search is ahead."""
+    body = raw["search-first-looks"]
+    ours, random = (_shares(body, search, ("8",)) for search in (_UNAIDED, _CALCULATED))
+    behind = list[str]()
+    for row in body["landscapes"]:
+        own, other = row["searches"][_UNAIDED], row["searches"][_CALCULATED]["fraction"]["8"]
+        if (away := other - own["fraction"]["8"]) > 0:
+            assert away < own["fraction_ci95"]["8"], "the words below say so"
+            behind.append(f"{_short(row['file'])} by {away:.3f}")
+    return (
+        f"After 8 evaluations without the prior it reaches {ours} (calculated random search {random}), behind on "
+        f"{len(behind)} of the {len(body['landscapes'])} ({', '.join(behind)}), each within the interval of the seeds"
     )
 
 
@@ -699,8 +769,8 @@ def _latest_peers(raw: Raw) -> str:
     counts = ("20", "50", "100", "200")
     after = ", ".join(f"after {n} on {_named(_behind_peers(rows, n))}" for n in ("8", "16", *counts))
     return (
-        f"after {' / '.join(counts)} evaluations without a prior {_means(rows, *counts, only=_UNAIDED)} (the aims are "
-        "0.80 / 0.93 / 0.98 / 0.997), the best other mean "
+        f"after {' / '.join(counts)} evaluations without a prior {_means(rows, *counts, only=_UNAIDED)}, calculated "
+        f"random search {_means(rows, *counts, only=_CALCULATED)}, the best other mean "
         f"{' / '.join(f'{_best_other(rows, n):.3f}' for n in counts)}; more than 0.03 behind the best of the others "
         f"{after}"
     )
@@ -720,9 +790,16 @@ def _gemm_spread(raw: Raw) -> str:
     assert len({str(each["config"]) for each in body["tunings"]}) == 1, "one config has one true time"
     own = [each["time_us"] for each in body["tunings"]]
     return (
-        f"{body['true_us_largest_by_smallest']:.1%}: all ended with one config, each as a tie with others; their own "
+        f"{body['true_us_largest_by_smallest']:.1%}: all ended with one config, each as a tie with {_others(body)} "
+        f"others; their own "
         f"times of it are {min(own):.2f} to {max(own):.2f} us"
     )
+
+
+def _others(body: Mapping[str, Any]) -> str:
+    """Return with how many others the winners were tied; a winner is in its own list."""
+    counts = [len(each["tied_with"]) - 1 for each in body["tunings"]]
+    return f"{min(counts)} to {max(counts)}"
 
 
 def _by_kernel(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -734,6 +811,12 @@ def _default_cases(raw: Raw) -> str:
     counts = [[len(row["tunings"]) for row in rows] for rows in (now["rows"], earlier["rows"], now["designed"])]
     shown = [f"{len(each)} problems, {min(each)} to {max(each)} tunings each" for each in counts]
     return "{}; earlier {}; again {}".format(*shown)
+
+
+def _winning_configs(raw: Raw) -> int:
+    tunings = raw["h200-repeatability"]["tunings"]
+    assert all(tuning["tie"] for tuning in tunings), "the words say so"
+    return len({str(tuning["config"]) for tuning in tunings})
 
 
 def _spread_words(raw: Raw) -> str:
@@ -909,8 +992,8 @@ SEARCH = (
         "landscapes of both kinds in sight; the search and its prior, on 11 of the 13 landscapes of the first figures",
         not_designed="the inference on the landscapes of the first figures, of the same kernels at other sizes; "
         "kernels of others have no tiling by hand to compare with",
-        note="batch_norm, of which nothing is inferred, is in the second run only; 13 of the 35 modelled landscapes, "
-        "four of batch_norm among them, are in neither.",
+        note="batch_norm, of which nothing is inferred, is in the second run only; 13 of the 35 modelled landscapes of "
+        "vector kernels, four of batch_norm among them, are in neither.",
     ),
     Claim(
         name="unaided-searches",
@@ -922,8 +1005,8 @@ SEARCH = (
         places=(Place("docs/search.md", _unaided_words), Place("docs/search.md", _matrix_words)),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search/score.py"),
         designed="the search but for its opening, on six of the nine, with ten of the sixteen in sight; the opening's "
-        "word, among three, on 33 of 64 landscapes, among which are the nine, the three matrix landscapes, "
-        "`flash_attention` of more than 8 configs, and later records of three of the others",
+        "word, among three, on 33 of 64 landscapes, and no list tells the 33; among the 64 are the nine, the three "
+        "matrix landscapes, `flash_attention` of more than 8 configs, and later records of three of the others",
         not_designed="the opening, on the other `batch_norm` and `max_rows`, `relu_bias_scale` and `layer_norm_apply`, "
         "modelled by an earlier clock; the division into eighths, on any",
         note="The nine files are those of benchmark_hub, as below, by the same searches.",
@@ -947,7 +1030,7 @@ SEARCH = (
         about=(*_SEARCH, *_REPLAY, "benchmarks/search"),
         designed="other constants of the search, with ten of the vector kernels' landscapes in sight (those that "
         "landscapes/README.md calls design) and other shapes of the matrix kernels; the opening's word, among three, "
-        "on 33 of 64 landscapes, among which are six of these, and later records of three",
+        "on 33 of 64 landscapes, and no list tells the 33; among the 64 are six of these, and later records of three",
         not_designed="the opening, on the other nine; the other searches, which ran at their default settings",
         note=f"{_OURS_AGAIN} The best of the others is chosen on each landscape after the fact, which favours them.",
     ),
@@ -1004,7 +1087,8 @@ SEARCH = (
         places=(Place("docs/search.md", _hub_words), Place("docs/search.md", _hub_botorch)),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search"),
         designed="the surrogate, the experts' weights and the constants of guided.py, on six of these spaces; the "
-        "opening's word, among three, on 33 of 64 landscapes, all nine of these among the 64",
+        "opening's word, among three, on 33 of 64 landscapes; all nine are among the 64, and no list tells which of "
+        "them are among the 33",
         not_designed="the other searches, which ran at their default settings",
         note="The figures of ours are of 2026-11-26 (`run_again` in the file), those of the others of 2026-11-23. With "
         "the opening between these days ours reached 0.865 / 0.942 / 0.976 / 0.997 by the same seeds; ± 0.015 / 0.011 "
@@ -1116,7 +1200,8 @@ SEARCH = (
         about=("tuner/prior/tensor_cores.py", *_SEARCH),
         designed="the prior and the opening, on all but ten landscapes, after the first look at each; the values that "
         "flash_attention offers, with runs of other shapes in sight",
-        not_designed="each landscape's first look; the ten that landscapes/README.md calls judged",
+        not_designed="each landscape's first look; the ten that landscapes/README.md calls judged, but for the "
+        "openings of 2026-11-26, which are newer than these figures",
         note="Three first looks are not in the files: two shapes of decode_attention took 13 / 13 and 2 / 2, and "
         "gemm-100x3000x5000, with a kernel that was mended since, 30 / over 60. The file of the second look is dated "
         "minutes after that of the fourth; which code made it is not recorded.",
@@ -1129,7 +1214,7 @@ SEARCH = (
         figure=_latest_looks,
         cases=_latest_cases,
         files=_files("search-first-looks"),
-        places=(Place("docs/search.md"), Place("landscapes/README.md")),
+        places=(Place("docs/search.md", _latest_first), Place("landscapes/README.md")),
         about=("tuner/prior/tensor_cores.py", *_NVIDIA, *_SEARCH),
         designed="the prior and the search, on other kernels and, for the matrix kernels, on other shapes; the values "
         "and defaults that these kernels offer, with tunings of other shapes in sight, and of two of these: rms_norm "
@@ -1166,7 +1251,8 @@ SEARCH = (
         ),
         cases=lambda raw: (
             f"{len(raw['search-endings-h200']['budgets']['60']['landscapes'])} landscapes, "
-            f"{raw['search-endings-h200']['seeds']} seeds; {_fewest(raw, 'search-endings-h200', '60', '120', '240')}"
+            f"{raw['search-endings-h200']['seeds']} seeds; {_fewest(raw, 'search-endings-h200', '60', '120', '240')}; "
+            f"in the earlier run {_fewest(raw, 'search-endings-h200-earlier', '60', '120', '240')}"
         ),
         files=_files("search-endings-h200"),
         earlier=_files("search-endings-h200-earlier"),
@@ -1224,7 +1310,10 @@ SEARCH = (
         name="repeatability",
         question="Ten tunings of row_reduce 1000x8192 on an H200 from nothing: spread of the winners' true times",
         figure=_spreads,
-        cases=lambda raw: f"{len(raw['h200-repeatability']['tunings'])} tunings at each budget, one problem",
+        cases=lambda raw: (
+            f"{len(raw['h200-repeatability']['tunings'])} tunings at each budget, one problem; at 200 trials "
+            f"{_winning_configs(raw)} configs won, each time in a tie with others"
+        ),
         files=_files("h200-repeatability"),
         earlier=_files("h200-repeatability-60", "h200-repeatability-120"),
         places=(Place("docs/timing.md", _spread_words),),
