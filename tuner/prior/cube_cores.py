@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
+from tilewise.tuner.hardware.cube_costs import LINE_BYTES, line_share
 from tilewise.tuner.prior.cube_products import COST, SIBLING, CubeProducts, vector_half
 from tilewise.tuner.prior.effects import on_chip_penalty, time_by_effects
 
 __all__ = ["cube_penalties"]
 
-_LINE, _BLOCK = 512, 32
+_LINE, _BLOCK = LINE_BYTES, 32
 """Bytes in which memory is drawn, and those at whose multiples a row begins without touching a line more."""
 
 
@@ -65,19 +66,19 @@ class _Kernel:
         self._tiling, self._dot, self._cores = tiling, dot, target.matrix_cores
         item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
         self._products = CubeProducts(item)
-        self._drawn = _drawn(tiling, dot, item, _misaligned(spec, problem, "in"))
-        self._stored_apart = any(_misaligned(spec, problem, "out"))
+        self._drawn = _drawn(tiling, dot, item, _alignments(spec, problem, "in"), part.clock_ghz)
+        self._stored_apart = any(aligned < _BLOCK for aligned in _alignments(spec, problem, "out"))
         self._doubled = bool(config.get("multibuffer", True)) and 2 * tiling.streamed_bytes <= ON_CHIP_BYTES["cbuf"]
         self._written = sum(buffer.bytes for buffer in spec.buffers(problem).values() if buffer.role != "in")
         self._rate = self._bytes_per_cycle(spec.bytes(problem), part.l2_mib << 20, part.l2_gb_s, part.read_gb_s)
-        self._rate = min(COST["cube_read_bytes"], self._rate / part.clock_ghz)
+        self._rate /= part.clock_ghz
         self._clock_mhz = part.clock_ghz * 1e3
         self._launch = COST["launch_us"] * self._clock_mhz
         self._needed = self._products.in_even_shares(spec.flops(problem) / 2) / self._cores
         self._least = spec.bytes(problem) / self._cores / self._rate
 
     def _bytes_per_cycle(self, needed: int, cache: int, near_gb_s: float, far_gb_s: float) -> float:
-        """Return the GB/s of one core: of the L2 cache, with what comes from global memory at that one's rate.
+        """Return the GB/s of one core: of the L2 cache, or of what global memory brings there meanwhile.
 
         Tiles that run at a time share their operands, `group` rows of them; so do later ones of the same rows. What the
         cache does not hold is fetched once per group of rows.
@@ -87,7 +88,7 @@ class _Kernel:
         high = max(1, min(self._dot.group, ceil_div(self._tiling.axes[0].size, self._dot.m)))
         across = max(1, self._cores // high)
         fetched = (high * self._dot.m + across * self._dot.n) / (self._cores * (self._dot.m + self._dot.n))
-        return 1 / (fetched / far_gb_s + (1 - fetched) / near_gb_s) / self._cores
+        return min(far_gb_s / fetched, near_gb_s) / self._cores
 
     def cycles(self, counted: _Effects) -> float:
         """Return the cycles of the busiest core."""
@@ -105,7 +106,7 @@ class _Kernel:
         moved = self._to_l1(self._rate) if counted.l1_traffic else 0.0
         trip = max(computed, moved)
         if counted.turns and not self._doubled:  # the next operands come once the last part of these has left L1
-            alone = self._to_l1(COST["cube_read_bytes"])  # other cores leave the memory alone meanwhile
+            alone = self._to_l1(math.inf)  # other cores leave the memory alone meanwhile
             trip = max(trip, alone + computed - multiplied / self._products.parts(dot))
         tile = trips * trip
         if counted.result_stores:
@@ -128,18 +129,20 @@ class _Kernel:
         return self._tiling.axes[0].size * self._tiling.axes[-1].size
 
     def _to_l1(self, rate: float) -> float:
-        """Return the cycles in which a trip's operands come to L1."""
-        return 2 * COST["nd2nz_start"] + sum(max(size / rate, alone) for size, alone in self._drawn)
+        """Return the cycles in which a trip's operands come to L1, at this rate of the memory."""
+        return sum(max(size / rate, alone) for size, alone in self._drawn)
 
 
-def _misaligned(spec: KernelSpec, problem: Problem, role: str) -> list[bool]:
-    """Return for each matrix of this role whether its rows begin within blocks of 32 bytes."""
+def _alignments(spec: KernelSpec, problem: Problem, role: str) -> list[int]:
+    """Return for each matrix of this role the bytes of whose multiples its rows are apart, a line at most."""
     matrices = [each for each in spec.buffers(problem).values() if each.role == role and len(each.shape) > 1]
     apart = [max(each.strides[-2:]) if each.strides else each.shape[-1] for each in matrices]
-    return [step * ITEM_BYTES[each.dtype] % _BLOCK != 0 for step, each in zip(apart, matrices, strict=True)]
+    return [math.gcd(_LINE, step * ITEM_BYTES[each.dtype]) for step, each in zip(apart, matrices, strict=True)]
 
 
-def _drawn(tiling: Tiling, dot: Dot, item_bytes: int, misaligned: list[bool]) -> list[tuple[float, float]]:
+def _drawn(
+    tiling: Tiling, dot: Dot, item_bytes: int, alignments: list[int], clock_ghz: float
+) -> list[tuple[float, float]]:
     """Return for each operand of a trip the bytes of the memory's time that it takes, and the core's cycles.
 
     Each row costs some bytes more, and a line more where it begins within a block. The first has `dot.m` rows along the
@@ -149,8 +152,9 @@ def _drawn(tiling: Tiling, dot: Dot, item_bytes: int, misaligned: list[bool]) ->
     first = min(tiling.streamed_bytes, dot.m * dot.k * item_bytes)
     sides = (dot.m, first), (max(0, rows - dot.m), tiling.streamed_bytes - first)
     found = []
-    for (count, size), apart in zip(sides, [*misaligned, False, False], strict=False):
-        lines = min(size, count * _LINE) * COST["misaligned_line"] * apart
-        alone = COST["odd_line"] * (count + size / _LINE) * apart
+    for (count, size), aligned in zip(sides, [*alignments, _LINE, _LINE], strict=False):
+        lines = min(size, count * _LINE) * COST["misaligned_line"] * (aligned < _BLOCK)
+        odd = COST["odd_line_ns"] * clock_ghz * line_share(COST.__getitem__, aligned) * (count + size / _LINE)
+        alone = COST["nd2nz_start"] + max(count * COST["nd2nz_row"] + size / COST["cube_read_bytes"], odd)
         found.append((size + count * COST["nd2nz_row_bytes"] + lines, alone))
     return found

@@ -1,8 +1,7 @@
 """The cycles of a product in L1 on an Ascend cube core: operands to L0A and L0B, and fractals of products; and those
 of the vector cores that go on with its sums.
 
-A product begins with a load from L1 that nothing hides, as the compiler's template for it does. All prices are the
-modelled part's.
+Loads from L1 hide behind products, from trip to trip. All prices are the modelled part's.
 """
 
 from __future__ import annotations
@@ -51,14 +50,13 @@ class CubeProducts:
         return ceil_div(dot.k, max(longest, step))
 
     def operand_loads(self, dot: Dot, multiplied: float) -> float:
-        """Return the cycles in which a trip's product waits for operands from L1: those of its first part, and what
-        the others take beyond the product."""
+        """Return the cycles that a trip's operands take from L1 beyond its product."""
         parts = self.parts(dot)
         loads = 2 * COST["mte1_start"] * parts + dot.k * self._item * (
             dot.m / COST["l0a_bytes"] + dot.n / COST["l0b_bytes"]
         )
         flags = 4 * COST["flag"] * parts
-        return (loads + flags) / parts + max(0.0, loads + flags - multiplied) * (1 - 1 / parts)
+        return max(0.0, loads + flags - multiplied)
 
 
 def vector_half(rows: int, cols: int, operations: float) -> float:

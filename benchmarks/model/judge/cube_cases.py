@@ -28,9 +28,10 @@ class CubeCase:
     """One published time. `kernel` is a registered name or a file of the checkout; `configs` are several where only the
     fastest one's time is published.
 
-    `kind` is `large` (over 100 us), `small`, `mixed` (cube and vector cores), `element-wise`, or what the clock gets
-    wrong. `busy` is the published share of the time that a pipe is busy. `fitted` names the figures that were fitted to
-    this case, each with the end of its range that was likely before.
+    `kind` is `large` (over 100 us), `small`, `mixed` (cube and vector cores), `element-wise`, or `assumed`, where dtype
+    and tile are not published. `busy` is the published share of the time that a pipe is busy. `fitted` names the
+    figures that were fitted to this case, each with the end of its range that was likely before. `busiest` is the work
+    of the core that has most of it, where a program did not divide it evenly: the modelled time is that much longer.
     """
 
     name: str
@@ -44,6 +45,7 @@ class CubeCase:
     kind: str
     busy: Mapping[str, float] = field(default_factory=dict)
     fitted: Mapping[str, Literal["low", "high"]] = field(default_factory=dict)
+    busiest: float = 1.0
 
 
 def cube_cases() -> Iterator[CubeCase]:
@@ -65,6 +67,7 @@ def cube_cases() -> Iterator[CubeCase]:
             kind=row["kind"],
             busy=row.get("busy", {}),
             fitted=row.get("fitted", {}),
+            busiest=row.get("busiest", 1.0),
         )
 
 

@@ -54,6 +54,7 @@ def judged(case: CubeCase, folder: Path) -> dict[str, Any]:
     instead = {name: _at(getattr(CUBE_FIGURES[name], end), CUBE_FIGURES[name]) for name, end in case.fitted.items()}
     times = [found for config in case.configs if (found := _time(spec, case, config, folder, instead))]
     modelled_us, pipes = min(times)
+    modelled_us *= case.busiest
     return {
         "name": case.name,
         "source": case.source,

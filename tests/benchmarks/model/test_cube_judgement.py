@@ -30,10 +30,10 @@ def test_a_small_product_is_timed_and_compared(folder):
     assert set(row["busy"]) == {"S", "MTE2", "MTE1", "M", "FIX"}
 
 
-def test_a_figure_is_not_used_on_the_case_it_was_fitted_to(folder):
+def test_work_that_is_not_divided_evenly_takes_the_busiest_cores_time(folder):
     case = CASES["kb_matmul_6_large_k"]
-    fitted = judged(dataclasses.replace(case, fitted={}), folder)
-    assert judged(case, folder)["modelled_us"] < 0.7 * fitted["modelled_us"]
+    even, uneven = (judged(dataclasses.replace(case, busiest=share), folder)["modelled_us"] for share in (1.0, 1.25))
+    assert uneven == pytest.approx(1.25 * even, abs=0.01)
 
 
 def test_an_element_wise_product_is_timed_without_the_figure_that_was_fitted_to_it(folder):

@@ -41,7 +41,7 @@ def test_every_penalty_is_a_factor_of_one_or_more(shape):
         ("tails", {}, {"m": 5130}),
         ("waves", {}, {"m": 5120 + 128, "n": 5120 + 256}),
         ("fractals", {}, {"dtype": "float16", "BLOCK_K": 32}),
-        ("operand_loads", {"BLOCK_K": 512, "BLOCK_M": 64}, {"BLOCK_K": 64, "BLOCK_M": 64}),
+        ("operand_loads", {}, {"BLOCK_M": 32, "BLOCK_N": 32}),
         ("l1_traffic", {}, {"BLOCK_M": 32, "BLOCK_N": 32}),
         ("turns", {}, {"multibuffer": False}),
         ("turns", {}, {"BLOCK_K": 512}),
@@ -62,8 +62,8 @@ def test_longer_rows_are_preferred_where_rows_begin_within_blocks():
     shared = {"k": 1003, "dtype": "float32", "BLOCK_K": 128, "target": B4}
     apart = [factors(1000, 999, **shared, **tile)["l1_traffic"] for tile in (wide, high)]
     assert apart[1] > 1.1 * apart[0]
-    whole = [factors(1000, 1000, **shared | {"k": 1000}, **tile)["l1_traffic"] for tile in (wide, high)]
-    assert whole[1] < 1.02 * whole[0] < apart[0]
+    whole = [factors(1024, 1024, **shared | {"k": 1024}, **tile)["l1_traffic"] for tile in (wide, high)]
+    assert whole[1] < 1.05 * whole[0] < apart[0]
 
 
 def test_sums_that_exceed_l0c_are_not_expected_to_fit():
@@ -84,7 +84,7 @@ def test_an_epilogue_costs_what_the_next_tile_does_not_hide():
 def test_operands_that_leave_l1_for_products_make_room_for_the_next_ones():
     """A single buffer costs most where loads and products take equally long, and nothing hides the loads."""
     single = factors(multibuffer=False)["turns"]
-    assert 1.0 < single < 1.7
+    assert 1.0 < single < 1.8
     assert factors(multibuffer=False, BLOCK_K=64)["turns"] < single
 
 

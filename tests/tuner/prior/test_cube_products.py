@@ -49,12 +49,12 @@ def test_a_product_takes_whole_fractals_and_the_starts_of_its_parts(item_bytes, 
     assert CubeProducts(item_bytes).cycles(dot) == cycles
 
 
-def test_the_first_part_waits_for_its_operands_and_others_for_what_the_product_does_not_hide():
+def test_operands_take_what_the_product_does_not_hide():
     """Two parts have four loads of 43 cycles and eight flags of 10, and bring 256 bytes for each of 128 rows at 256 a
     cycle and of 256 columns at 128: 892 cycles in all."""
     dot = Dot(128, 256, 128)
-    assert CubeProducts(2).operand_loads(dot, 1000.0) == 892 / 2
-    assert CubeProducts(2).operand_loads(dot, 792.0) == 892 / 2 + 100 / 2
+    assert CubeProducts(2).operand_loads(dot, 1000.0) == 0
+    assert CubeProducts(2).operand_loads(dot, 792.0) == 100
     assert CubeProducts(2).operand_loads(Dot(128, 256, 64), 0.0) == 2 * 43 + 4 * 10 + 128 * 2.5
 
 

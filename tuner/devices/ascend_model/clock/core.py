@@ -77,13 +77,13 @@ class Rate:
 class Memory:
     """Rates between global memory and one core, by argument index: caches hold some buffers, not all.
 
-    `far_row` is the cycles of a row that is loaded to L1 alone, because the next one is too far. `vector` has the rates
-    of the vector cores beside a cube core, for a mixed kernel. Its workspace follows the arguments.
+    `clock_ghz` turns times of the memory's into cycles. `vector` has the rates of the vector cores beside a cube core,
+    for a mixed kernel. Its workspace follows the arguments.
     """
 
     inward: Mapping[int, Rate]
     outward: Mapping[int, Rate]
-    far_row: float = 0.0
+    clock_ghz: float = 1.0
     vector: Memory | None = None
 
 

@@ -16,7 +16,7 @@ from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Conte
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
 from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
-from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
+from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
 from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents
 from tilewise.tuner.devices.ascend_model.ir.workspace import areas
@@ -151,6 +151,8 @@ class Machine:
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
         self._memory = SharedMemory(part, costs, self._buffers, l2, core=function.core)
+        self._late: Sequence[float] = ()
+        """Bytes of each wave of tiles that come from global memory, where these are known."""
         self._guess = 1.0
         """Pipes of a mixed program that transfer at once: as if it were alone, then as in the wave before."""
 
@@ -174,7 +176,9 @@ class Machine:
     def _launch(self, waves: Sequence[_Wave], programs: int) -> KernelTime:
         kilohertz = self._part.clock_ghz * 1e3  # cycles per microsecond
         start, dispatch = self._costs["program_start"] / kilohertz, self._costs["dispatch_us"]
-        running = sum(wave.cycles for wave in waves) / kilohertz
+        computing = sum(wave.cycles for wave in waves) / kilohertz
+        fetching = self._late_us(computing)
+        running = computing + fetching
         starts = sum(wave.count for wave in waves) * start
         handed = (waves[-1].active - 1) * dispatch
         first_come = (programs - 1) * dispatch + waves[-1].longest.cycles / kilohertz + start
@@ -189,15 +193,22 @@ class Machine:
             "atomics": max(0.0, queued - running - starts - handed),
             "lines": self._shared_lines(waves),
         }
+        pipes_us = {p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in waves[0].longest.busy}
         return KernelTime(
             time_us=running + sum(overhead.values()),
-            pipes_us={p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in waves[0].longest.busy},
+            pipes_us={pipe: busy + (fetching if pipe == "MTE2" else 0.0) for pipe, busy in pipes_us.items()},
             overhead_us=overhead,
             waves=-(-programs // self._cores),
             reads=self._moved(waves, lambda timed: timed.reads),
             writes=self._moved(waves, lambda timed: timed.writes),
             odd_rows_us=sum(wave.count * wave.longest.odd_rows for wave in waves) / kilohertz,
         )
+
+    def _late_us(self, computing: float) -> float:
+        """Return the microseconds in which cores wait for global memory beyond those of the program's clock, which
+        spreads missing lines over all tiles, although the first ones miss most of them."""
+        each = computing / max(1, len(self._late))
+        return sum(max(0.0, self._memory.fetching_us(size) - each) for size in self._late)
 
     def _moved(self, waves: Sequence[_Wave], traffic: Callable[[ProgramTime], Mapping[int, int]]) -> tuple[int, ...]:
         def of(buffer: int) -> int:
@@ -311,8 +322,10 @@ class Machine:
             )
         first = self._clock.run(arguments, 0, self._rates(1.0, 1))
         reuse, missed = None, None
-        if self._function.core == "cube" and not self._memory.fits:
-            missed = fetched_shares(
+        self._late = ()
+        alone = self._function.vector is None
+        if self._function.core == "cube" and not (self._memory.fits and (self._l2 is L2State.WARM or not alone)):
+            found = fetched(
                 self._function,
                 self._costs,
                 arguments,
@@ -322,7 +335,8 @@ class Machine:
                 cache_bytes=self._part.l2_mib * 2**20,
                 contents=self._contents,
             )
-        elif self._function.vector is None and self._memory.repeats(first, programs):
+            missed, self._late = found.shares, found.waves if alone else ()
+        elif alone and self._memory.repeats(first, programs):
             reuse = Reuse(0, len(self._function.arguments))
             _Whole(self._function, self._costs, self._contents).run(arguments, 0, self._memory.rates(1.0), reuse)
         self._memory.settle(first, programs, min(programs, self._cores), reuse, missed)

@@ -6,43 +6,53 @@ bytes need, and each row costs the time of some bytes besides.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import Costs
+from tilewise.tuner.hardware.cube_costs import LINE_BYTES
 
-__all__ = ["LINE", "Drawn", "drawn"]
+__all__ = ["BLOCK", "LINE", "Drawn", "drawn"]
 
-LINE = 512
-"""Bytes of a line, the unit in which memory is drawn and in which accesses take turns."""
+LINE = LINE_BYTES
 
-_BLOCK = 32
+BLOCK = 32
+"""Bytes in which a core moves data; a row that begins within one touches a line more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """`rows` are runs of contiguous bytes; `bytes` is what the transfer costs of the memory's rate. `misaligned` rows
-    begin in the middle of a block."""
+    """`rows` are runs of contiguous bytes, multiples of `aligned` bytes apart, a line at most; `bytes` is what the
+    transfer costs of the memory's rate."""
 
     rows: int
     bytes: float
-    misaligned: bool
+    aligned: int
+
+    @property
+    def misaligned(self) -> bool:
+        """Return whether rows begin in the middle of a block."""
+        return self.aligned < BLOCK
 
 
 def drawn(view: View, costs: Costs, beside: float | None = None) -> Drawn:
     """Return what a transfer of this view of global memory draws; a row costs `beside` bytes more than it has."""
     rows, row_bytes = view.rows()
     least = row_bytes + (costs["row_bytes"] if beside is None else beside)
-    misaligned = _misaligned(view, rows)
-    if misaligned:
+    aligned = _alignment(view, rows)
+    if aligned < BLOCK:
         least += costs["misaligned_line"] * min(row_bytes, LINE)
-    return Drawn(rows, rows * least, misaligned)
+    return Drawn(rows, rows * least, aligned)
 
 
-def _misaligned(view: View, rows: int) -> bool:
-    """Return whether rows begin in the middle of a block. Buffers themselves are aligned to lines."""
+def _alignment(view: View, rows: int) -> int:
+    """Return the bytes at whose multiples all rows begin, as far as it matters. Buffers are aligned to lines.
+
+    Where the first row begins matters only within a block.
+    """
     item = view.item_bits // 8
     steps = [stride for size, stride in zip(view.sizes, view.strides, strict=True) if size > 1 and stride != 1]
-    if rows > 1 and any(stride * item % _BLOCK for stride in steps):
-        return True
-    return view.offset is not UNKNOWN and int(view.offset) * item % _BLOCK != 0
+    apart = math.gcd(LINE, *(stride * item for stride in steps)) if rows > 1 else LINE
+    first = 0 if view.offset is UNKNOWN else int(view.offset) * item
+    return math.gcd(apart, first) if first % BLOCK else apart

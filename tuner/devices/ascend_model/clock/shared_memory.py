@@ -84,7 +84,7 @@ class SharedMemory:
         self._size = part.l2_mib * 2**20
         self.fits = sum(buffers.values()) <= self._size
         self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
-        self._evicted, self._written, self._active = 0.0, 0.0, 1
+        self._evicted, self._written = 0.0, 0.0
 
     def repeats(self, program: ProgramTime, programs: int) -> bool:
         """Return whether it matters how soon a program reads the same data again."""
@@ -120,7 +120,7 @@ class SharedMemory:
                 reads[i], writes[i] = first, 1.0
             else:
                 reads[i], writes[i] = 1.0 - soon.get(i, 0) * programs / read if read else 0.0, 1.0
-        self._shares, self._active = _Shares(reads, writes), active
+        self._shares = _Shares(reads, writes)
         fetched = sum(program.reads.get(i, 0) * programs * share for i, share in reads.items())
         stored = sum(program.writes.get(i, 0) * programs for i in self._buffers)
         allocated = max(1.0, fetched + stored)
@@ -147,13 +147,10 @@ class SharedMemory:
         alone = self._alone_gb_s(competing, cube=cube) / clock
         near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
         reading, writing = (self._costs[name] for name in (_CUBE_PATHS if cube else _VECTOR_PATHS))
-        missing, held = outside, cached
-        if cube:  # cores that read a panel in step wait for its missing lines together, which hides nothing
-            missing, held = outside * competing / max(competing, self._active), min(cached, reading)
         inward = {
             i: Rate(
                 core=1 / (share / min(alone, reading) + (1 - share) / reading),
-                share=1 / (share * (1 + self._evicted) / missing + (1 - share) / held),
+                share=_both(outside / (1 + self._evicted), cached, share, reading if cube else None),
                 latency=share * far + (1 - share) * near,
             )
             for i, share in self._shares.reads.items()
@@ -166,7 +163,11 @@ class SharedMemory:
             )
             for i, share in self._shares.writes.items()
         }
-        return Memory(inward, outward, far_row=self._costs["far_row_ns"] * clock)
+        return Memory(inward, outward, clock_ghz=clock)
+
+    def fetching_us(self, size: float) -> float:
+        """Return the microseconds in which global memory alone brings so many bytes into the cache."""
+        return size * (1 + self._evicted) / self._global_gb_s() / 1e3
 
     def _alone_gb_s(self, competing: float, *, cube: bool) -> float:
         """Return what global memory gives one core while others compete: a cube core draws as two vector cores do."""
@@ -178,6 +179,14 @@ class SharedMemory:
         pure, mixed = self._costs["read_share"], self._costs["mixed_share"]
         rest = min(1.0, 3 * min(self._written, 1 - self._written))
         return self._part.global_gb_s(self._written) * (pure + (mixed - pure) * rest)
+
+
+def _both(outside: float, cached: float, share: float, path: float | None) -> float:
+    """Return the rate of reads of which `share` comes from outside of the cache. All pass a cube core's `path`, which
+    missing lines fill the cache beside; a vector core's transfers take turns."""
+    if path is None:
+        return 1 / (share / outside + (1 - share) / cached)
+    return 1 / max(share / outside, 1 / min(cached, path))
 
 
 def _limited(memory: Memory, path: float) -> Memory:

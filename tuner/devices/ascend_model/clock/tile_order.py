@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Core, Memory
@@ -21,7 +22,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 
-__all__ = ["fetched_shares"]
+__all__ = ["Fetched", "fetched"]
 
 _WAVES = 96
 """Tiles of each core that are followed; the rest of a launch is taken to be like the second half of them."""
@@ -31,12 +32,24 @@ _WITHOUT_READS = frozenset(
 )
 """Operations that are left out: they read nothing, and flags of one trip may wait for those of another."""
 
+_STORED = -1
+"""Stands for the buffer of panels that are stored."""
+
 _Panel = tuple[object, ...]
 _Tile = dict[_Panel, tuple[int, int]]
 """Buffer and bytes by panel."""
 
 
-def fetched_shares(
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`shares` of each buffer's reads that miss the cache, by argument index; `waves` are the bytes that miss while the
+    cores work on one tile each, for all tiles in turn, or empty where there are too many."""
+
+    shares: Mapping[int, float]
+    waves: Sequence[float]
+
+
+def fetched(
     function: Function,
     costs: Costs,
     arguments: Sequence[int | float],
@@ -46,8 +59,8 @@ def fetched_shares(
     memory: Memory,
     cache_bytes: int,
     contents: Contents | None = None,
-) -> Mapping[int, float]:
-    """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
+) -> Fetched:
+    """Return what misses a cache of this size, which holds nothing at first."""
     clock, spaces = _FirstTrips(function, costs, contents=contents), len(areas(function))
     waves: list[list[_Tile]] = []
     turns = ceil(programs, cores)
@@ -61,24 +74,28 @@ def fetched_shares(
     return _missed(waves, cache_bytes, complete=len(waves) < _WAVES)
 
 
-def _missed(waves: Sequence[Sequence[_Tile]], cache_bytes: int, *, complete: bool) -> Mapping[int, float]:
-    """Return the share of each buffer's reads that misses. A full cache forgets a line at random for each it takes."""
-    fetched = 0.0
+def _missed(waves: Sequence[Sequence[_Tile]], cache_bytes: int, *, complete: bool) -> Fetched:
+    """Return what misses. A full cache forgets a line at random for each it takes."""
+    taken = 0.0
     held: dict[_Panel, float] = {}
     """What had been fetched in all before the wave that last read each panel."""
     read: dict[int, int] = {}
     missed: dict[int, float] = {}
+    late: list[float] = []
     steady = 0 if complete else len(waves) // 2
     for number, wave in enumerate(waves):
-        before = fetched
+        before = taken
+        late.append(0.0)
         for panel, (buffer, size) in (one for tile in wave for one in tile.items()):
             lost = size * -math.expm1((held.get(panel, -math.inf) - before) / cache_bytes)
             held[panel] = before
-            fetched += lost
+            taken += lost
+            late[-1] += lost if buffer != _STORED else 0.0
             if number >= steady:
                 read[buffer] = read.get(buffer, 0) + size
                 missed[buffer] = missed.get(buffer, 0.0) + lost
-    return {buffer: missed[buffer] / size if size else 1.0 for buffer, size in read.items()}
+    shares = {buffer: missed[buffer] / size if size else 1.0 for buffer, size in read.items()}
+    return Fetched(shares, late if complete else ())
 
 
 class _FirstTrips(HalfClock):
@@ -136,7 +153,7 @@ class _Reads(Core):
         offset = None if view.offset is UNKNOWN else view.offset
         if view.base < self.arguments:
             panel = (view.base, offset, view.sizes, view.strides)
-            self.current[panel] = (view.base if inward else -1, view.bytes() * self.trips)
+            self.current[panel] = (view.base if inward else _STORED, view.bytes() * self.trips)
         if not inward:
             self.tiles.append(self.current)
             self.current = {}

@@ -8,7 +8,7 @@ AscendNPU-IR.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op
@@ -16,6 +16,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil
 
 __all__ = [
     "FRACTAL",
+    "HALVES",
     "NO_FLAG",
     "Action",
     "Flag",
@@ -37,6 +38,9 @@ _L0_BYTES = 64 << 10
 
 NO_FLAG = -1
 """An event number that stands for none."""
+
+HALVES = (-2, -3)
+"""Event numbers of the halves of L0 that a product is handed by the one before; the compiler has none below -1."""
 
 _EVENTS = 7
 """Events of a product that has any."""
@@ -107,13 +111,19 @@ class Mmad:
         deep_b = b[0] * b[3] if self.transposed[1] else b[1] * b[2]
         return min(deep_a, deep_b)
 
-    def course(self, values: Sequence[Any], rows: int, cols: int, item_bytes: int) -> Iterator[Action]:
+    def course(
+        self, values: Sequence[Any], rows: int, cols: int, item_bytes: int, *, handed: bool = False
+    ) -> Iterator[Action]:
         """Yield what the template does, in order, for tiles with this many rows and columns in L1.
 
-        `values` are the program's, by number. Raises `ValueError` where the hardware would trap.
+        `values` are the program's, by number. By its text, a product without events for the halves of L0 waits at its
+        end until both are free. With `handed` it leaves them to the next product, `HALVES` being the events. Raises
+        `ValueError` where the hardware would trap.
         """
         sync = Sync.of(self.events, values)
         own = [half for half, given in enumerate(sync.halves) if given == NO_FLAG]
+        if handed:
+            own, sync = [], replace(sync, halves=_handed(sync.halves))
         yield from (Flag("set", "M", "MTE1", half) for half in own)
         for part in depth_parts(int(values[self.depth]), rows, cols, item_bytes, sync.trip):
             free = part.half if part.half in own else sync.halves[part.half]
@@ -131,6 +141,11 @@ class Mmad:
             yield Multiply(part)
             yield Flag("set", "M", "MTE1", free)
         yield from (Flag("wait", "M", "MTE1", half) for half in own)
+
+
+def _handed(halves: tuple[int, int]) -> tuple[int, int]:
+    one, other = (HALVES[half] if given == NO_FLAG else given for half, given in enumerate(halves))
+    return one, other
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tilewise.tuner.devices.ascend_model.clock.cube_ops import _Loads
 from tilewise.tuner.devices.ascend_model.clock.machine import Machine
 from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock
 from tilewise.tuner.devices.ascend_model.clock.recording import record
-from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
+from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef
 from tilewise.tuner.hardware.ascend_costs import costs
@@ -21,7 +21,6 @@ from tilewise.tuner.hardware.ascend_parts import part
 SPEC = registry.load("gemm")
 COSTS = costs()
 RATE = Rate(core=110.0, share=40.0, latency=100.0)
-FAR_ROW = 250.0
 
 
 class Gemm:
@@ -41,7 +40,7 @@ class Gemm:
         self.arguments = [*scalars, *[*launch.grid, 1, 1][:3]]
         bases = [i for i, (_, kind) in enumerate(self.function.arguments) if isinstance(kind, MemRef)]
         self.bases = bases[len(bases) - len(self.sizes) :]
-        self.memory = Memory(dict.fromkeys(bases, RATE), dict.fromkeys(bases, RATE), far_row=FAR_ROW)
+        self.memory = Memory(dict.fromkeys(bases, RATE), dict.fromkeys(bases, RATE))
 
     def run(self):
         return ProgramClock(self.function, COSTS).run(self.arguments, 0, self.memory)
@@ -89,7 +88,7 @@ def test_results_are_stored_at_the_rate_of_their_path(gemm):
 def test_rows_further_apart_than_an_instruction_can_say_are_loaded_one_by_one(gemm):
     near, far = (gemm((64, 64, depth), "float16", (64, 64, 64)).run() for depth in (65520, 65536))
     assert far.busy["MTE2"] > 2 * near.busy["MTE2"]
-    assert far.busy["MTE2"] > 65536 // 64 * 64 * FAR_ROW
+    assert far.busy["MTE2"] > 65536 // 64 * 64 * COSTS["far_row_ns"]  # at 1 GHz
 
 
 def test_rows_that_begin_within_a_block_cost_a_line_more(gemm):
@@ -114,7 +113,7 @@ def test_skipping_the_steady_part_of_a_long_depth_changes_no_time(gemm):
 
 
 def shares(case, cores, cache_bytes):
-    found = fetched_shares(
+    found = fetched(
         case.function,
         COSTS,
         case.arguments,
@@ -123,7 +122,7 @@ def shares(case, cores, cache_bytes):
         memory=case.memory,
         cache_bytes=cache_bytes,
     )
-    return [found[base] for base in case.bases[:2]]
+    return [found.shares[base] for base in case.bases[:2]]
 
 
 def test_cores_that_share_a_panel_fetch_it_once(gemm):

@@ -31,11 +31,18 @@ def tile(**panels):
     ],
 )
 def test_what_leaves_the_cache_is_random_and_is_fetched_again(waves, cache, shares):
-    assert _missed(waves, cache, complete=True) == pytest.approx(shares)
+    assert _missed(waves, cache, complete=True).shares == pytest.approx(shares)
 
 
 def test_of_a_launch_that_goes_on_the_second_half_counts():
     waves = [[tile(a0=10)], [tile(a1=10)], [tile(a0=10)], [tile(a2=10)]]
-    assert _missed(waves, 1e9, complete=False) == pytest.approx({0: 0.5})
-    assert _missed(waves, 1e9, complete=True) == pytest.approx({0: 0.75})
-    assert _missed(waves[:3], 1e9, complete=False) == pytest.approx({0: 0.5})
+    assert _missed(waves, 1e9, complete=False).shares == pytest.approx({0: 0.5})
+    assert _missed(waves, 1e9, complete=True).shares == pytest.approx({0: 0.75})
+    assert _missed(waves[:3], 1e9, complete=False).shares == pytest.approx({0: 0.5})
+
+
+def test_bytes_that_miss_are_told_wave_by_wave_without_those_that_are_stored():
+    stored = {"c0": (-1, 7)}
+    waves = [[tile(a0=10, b0=30), tile(a1=10, b0=30)], [{**tile(a2=10, b0=30), **stored}]]
+    assert _missed(waves, 1e9, complete=True).waves == pytest.approx([50, 10])
+    assert _missed(waves, 1e9, complete=False).waves == ()

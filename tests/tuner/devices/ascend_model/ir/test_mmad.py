@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tilewise.tuner.devices.ascend_model.ir.mmad import (
+    HALVES,
     NO_FLAG,
     Flag,
     Load,
@@ -107,6 +108,18 @@ def test_without_events_both_halves_are_free_first_and_waited_for_last():
         Flag("wait", "M", "MTE1", 1), Load(0, last), Load(1, last),
         Flag("set", "MTE1", "M", 1), Flag("wait", "MTE1", "M", 1), Multiply(last), Flag("set", "M", "MTE1", 1),
         Flag("wait", "M", "MTE1", 0), Flag("wait", "M", "MTE1", 1),
+    ]  # fmt: skip
+
+
+def test_halves_that_are_handed_on_are_neither_free_first_nor_waited_for_last():
+    first, last = Part(0, 64, 64, 0, HALF, False), Part(64, 6, 16, 1, HALF, True)
+    assert list(PLAIN.course([0, 0, 0, 0, 70], 128, 256, 2, handed=True)) == [
+        Flag("wait", "M", "MTE1", HALVES[0]), Load(0, first), Load(1, first),
+        Flag("set", "MTE1", "M", HALVES[0]), Flag("wait", "MTE1", "M", HALVES[0]), Multiply(first),
+        Flag("set", "M", "MTE1", HALVES[0]),
+        Flag("wait", "M", "MTE1", HALVES[1]), Load(0, last), Load(1, last),
+        Flag("set", "MTE1", "M", HALVES[1]), Flag("wait", "MTE1", "M", HALVES[1]), Multiply(last),
+        Flag("set", "M", "MTE1", HALVES[1]),
     ]  # fmt: skip
 
 
