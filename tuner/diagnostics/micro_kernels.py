@@ -178,7 +178,7 @@ def _cube_probes(cores: int) -> Sequence[Probe]:
         _product("products, large tiles", 200, rows=128, cols=256, depth=128),
         _product("products, tall tiles", 200, rows=256, cols=16, depth=128),
         _product("products, wide tiles", 200, rows=16, cols=256, depth=128),
-        _operand("operands, one core", 1, rows=128, depth=512),
+        _operand("operands, one core", 1, rows=256, depth=256),
         _operand("operands, all cores", cores, rows=128, depth=512),
         _operand("operands, rows of 64 B", 1, rows=256, depth=32, pitch=512),
         _operand("operands, far rows", 1, rows=32, depth=128, pitch=65536, tiles=1),
