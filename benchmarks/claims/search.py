@@ -203,14 +203,14 @@ def _everywhere(raw: Raw) -> str:
         kernels.setdefault(kernel, []).append(row)
     fresh = [kernels[name] for name in _KERNELS_OF_NO_SAY]
     large = [found for each in kernels.values() if (found := [row for row in each if row["configs"] > 200])]
+    theirs = [found for name, found in kernels.items() if name.startswith("hub ")]
     return (
         f"after {' / '.join(_AIMED)} evaluations {_votes([[row] for _, row in rows])} with one vote for each of "
         f"{len(rows)} landscapes, {_votes(list(kernels.values()))} with one for each of {len(kernels)} kernels, and "
         f"{_votes(large)} if only spaces of more than 200 configs count ({sum(map(len, large))} landscapes of "
         f"{len(large)} kernels); the aims are 0.80 / 0.93 / 0.98 / 0.997. The nine of benchmark_hub alone: "
-        f"{_votes([[row] for row in hub])}, or {_votes([kernels[k] for k in kernels if k.startswith('hub ')])} with one "
-        f"vote for each of their kernels. On the {len(fresh)} kernels that decided nothing of this search, of one "
-        f"landscape each: {_votes(fresh)}"
+        f"{_votes([[row] for row in hub])}, or {_votes(theirs)} with one vote for each of their kernels. On the "
+        f"{len(fresh)} kernels that decided nothing of this search, of one landscape each: {_votes(fresh)}"
     )
 
 
@@ -1192,8 +1192,8 @@ SEARCH = (
         designed="how near one another the opening's guesses may lie (`_TWINS`), among 0.2, 0.25 and 0.3, on all of "
         "these; the word of the opening, among some thirty, and the priors, on most",
         not_designed="nothing",
-        note="The earlier search is tuner/samplers/guided.py of commit a8d3311 with all else of today. With `_TWINS` at "
-        "0.3, where it was until then, the clock-7 landscapes were worse by up to 0.053 (sum_rows-1500x1500 after "
+        note="The earlier search is tuner/samplers/guided.py of commit a8d3311 with all else of today. With `_TWINS` "
+        "at 0.3, where it was until then, the clock-7 landscapes were worse by up to 0.053 (sum_rows-1500x1500 after "
         "16), and 0.037 (sum_rows-4096x512 after 10), by the same 100 seeds.",
     ),
     Claim(
