@@ -92,9 +92,10 @@ Chosen by hand."""
 _UNLIKELY_FEASIBLE = math.log(0.1 / 0.95)
 """Added to the predicted log merit of a config that the prior expects not to fit on chip. Chosen by hand."""
 
-_TWINS, _TWINS_OF_NEXT, _REACH = 0.3, 0.1, 0.4
+_TWINS, _TWINS_OF_NEXT, _REACH = 0.25, 0.1, 0.4
 """In the opening, a predicted config near one already taken is penalised by this much log time (`_TWINS_OF_NEXT` if the
-prior's weights were learnt), which fades with a reach in units of a parameter's whole range. Chosen by hand."""
+prior's weights were learnt), which fades with a reach in units of a parameter's whole range. Chosen by hand, the first
+among 0.2, 0.25 and 0.3 with all landscapes of an H200 and of clock-7 in sight (docs/search.md)."""
 
 _DECISIVE = 4
 """Experts are weighted by the evidence of this many average trials, however many there are. The trials of a search lie
