@@ -1254,7 +1254,8 @@ SEARCH = (
         "most of these problems by an earlier clock",
         not_designed="these records, but for the word of the opening without a prior, among three, on 33 of 64 "
         "landscapes, which these fourteen belong to, and how near one another the guesses of the opening with a prior "
-        "may lie, among three values, on 66 landscapes, these among them; the earlier search knew the same prior",
+        "may lie, among three values, on 66 landscapes, these among them; the earlier search knew the same prior "
+        "(the opening with neighbours, which was chosen on twelve of them too, has no part here)",
         note="The fourteen are those of fewest configs, which could be recorded in the time there was. The earlier "
         "search is tuner/samplers/guided.py of commit a8d3311 with all else of 2026-11-23. Guided was run again when "
         "the guesses of its opening were let nearer together (`run_again` in the file); before, it reached 0.988 / "
