@@ -1,4 +1,4 @@
-"""A table of the penalties of tilings that no kernel may have, drawn so that each rule of the prior is on its both sides.
+"""A table of the penalties of tilings that no kernel may have, drawn so that the prior's rules differ among them.
 
 Tilings of kernels leave much of the prior aside: few have edges of all kinds, or a tile that just fits. If a change of
 the table is meant, write it anew with `python tests/helpers/drawn_tilings.py`, in the tests' environment.
