@@ -30,12 +30,12 @@ SIZES = {
     "G": (1, 3, 4),
     "TOPK": (1, 2, 3),
     "B": (1, 2, 3),
-    "Q": (1, 20, 37),
+    "Q": (1, 20, 37, 150),
     "D": (16, 40, 64),
     "PAGES": (1, 3),
     "PAGE": (1, 16),
 }
-CANDIDATES, MOST_TRIPS, MOST_ELEMENTS = 150, 12, 1 << 16
+CANDIDATES, MOST_TRIPS, MOST_ELEMENTS = 150, 10, 1 << 15
 
 Case = tuple[Problem, Config]
 
@@ -87,6 +87,7 @@ def _features(spec: KernelSpec, problem: Problem, config: Config) -> Set[Any]:
     single = {f"{name}={value}" for name, value in config.items() if isinstance(value, str | bool)}
     for launch in spec.plan(config, problem):
         single |= {f"{launch.function} {name}={value}" for name, value in launch.constants.items()}
+    single |= {f"one {dim}" for dim, size in problem.dims.items() if size == 1}
     single |= {problem.dtype, *(f"{name}={value}" for name, value in problem.flags.items())}
     for axis in spec.tiling(config, problem).axes:
         last = axis.size - (axis.programs - 1) * axis.block
