@@ -23,7 +23,7 @@ from tilewise.tuner.prior.penalties import penalties
 
 Case = tuple[KernelSpec, Problem, Config, Tiling, Target]
 
-CASES = {"vectors": 400, "products": 400, "attention": 120}
+CASES = {"vectors": 400, "products": 400, "attention": 120, "resident products": 300}
 
 _FILE = FOLDER / "tilings.json.gz"
 _SIZES = (1, 7, 33, 40, 300, 1000, 1024, 4096, 12_345, 100_000)
@@ -115,6 +115,31 @@ def _products(random: Random) -> Case:
     return _case(tiling, sizes, 2 * rows * deep * cols, config, target, item, [])
 
 
+def _resident(random: Random) -> Case:
+    """Draw products of many small programs on NVIDIA, whose registers decide how many a multiprocessor holds."""
+    m, n = random.choice(((64, 64), (64, 128), (128, 64), (128, 128), (32, 256), (96, 112), (80, 96)))
+    described, splits, depth = random.random() < 0.5, random.choice((1, 1, 2)), random.choice((768, 4608))
+    k = random.choice((16, 16, 48))  # with 48, scaling the sums takes as long as a product
+    dot = Dot(
+        m,
+        n,
+        k,
+        stages=random.choice((1, 2)),
+        splits=splits,
+        group=random.choice((1, 4)),
+        row_bytes=random.choice((32, 128)),
+        described=described,
+        specialised=described and random.random() < 0.6,
+        chained=random.random() < 0.15,
+        rescaled=random.random() < 0.5,
+    )
+    axes = Axis("M", 8192, m, m), Axis("K", depth, depth // splits, k), Axis("N", 8192, n, n)
+    tiling = Tiling(axes, streamed_bytes=(m + n) * k * 2, resident_bytes=0, dot=dot)
+    sizes = {"a": (8192, depth), "b": (depth, 8192), "c": (8192, 8192)}
+    config = {"num_warps": random.choice((1, 2, 4, 8))}
+    return _case(tiling, sizes, 2 * 8192 * 8192 * depth, config, random.choice(_NVIDIA), 2, [])
+
+
 def _attention(random: Random) -> Case:
     queries, keys, head = random.choice((1, 64, 500, 4096)), random.choice((64, 500, 2048)), random.choice((64, 128))
     heads, m, n = random.choice((1, 8, 33, 64)), random.choice((16, 64, 128)), random.choice((32, 64, 128))
@@ -157,7 +182,7 @@ def _case(
     return spec, Problem("bowl", {"M": 1}, dtype), config, tiling, target
 
 
-_DRAW = {"vectors": _vectors, "products": _products, "attention": _attention}
+_DRAW = {"vectors": _vectors, "products": _products, "attention": _attention, "resident products": _resident}
 
 
 def write() -> None:
