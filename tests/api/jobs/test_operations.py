@@ -38,8 +38,6 @@ def test_what_is_no_plain_value_cannot_be_sent():
     assert _plain({"a": MappingProxyType({"b": [1, 2]})}) == {"a": {"b": [1, 2]}}
     with pytest.raises(StoreError, match="cannot be sent as JSON: object is no plain value"):
         _plain({"a": object()})
-    with pytest.raises(StoreError, match="cannot be sent as JSON"):
-        _plain({"a": 2**70})
 
 
 def test_a_result_of_another_type_is_one_of_another_version():
