@@ -111,3 +111,17 @@ def test_winners_are_timed_first_and_then_what_is_expected_to_lead(bowl, device,
     ]
     assert count == len(device.evaluated) == 4  # the default is expected to lead too
     assert [m for m, config in device.evaluated if config == bowl.DEFAULT] == [1, 256]
+
+
+def test_only_what_is_faster_than_the_winner_is_verified(bowl, device, store):
+    problems = tune(bowl, device, store, (1, 256, 4096))
+    winners = [store.result(device.scope(bowl.SPEC, problem)).winner.time_us for problem in problems]
+    cross_evaluate(bowl.SPEC, problems, device, store)
+    crossed = [
+        (trial.verified, trial.time_us < time_us)
+        for problem, time_us in zip(problems, winners, strict=True)
+        for trial in store.trials(device.scope(bowl.SPEC, problem))
+        if trial.search == "crossing"
+    ]
+    assert (False, False) in crossed
+    assert all(verified == is_faster for verified, is_faster in crossed)
