@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
@@ -14,7 +15,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from tilewise.api import group as group_module
 from tilewise.api.app import create_app
+from tilewise.api.group import Group
 from tilewise.api.service.service import Options
 from tilewise.api.service.siblings import Siblings
 from tilewise.cli.commands.service.serve import listen
@@ -139,3 +142,75 @@ def test_only_the_first_process_runs_jobs(store_url, number, runs_jobs):
     app = create_app(store_url, Options(), siblings)
     with TestClient(app):
         assert (app.state.service._runner is not None) == runs_jobs
+
+
+def forked(act):
+    """Return the exit code of a fork of this process that does this, and nothing else."""
+    if not (pid := os.fork()):
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+            act()
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, 0),
+        (KeyboardInterrupt(), 0),
+        (SystemExit(3), 3),
+        (SystemExit("uvicorn says why"), 1),
+        (Unavailable("the database is away"), 1),
+        (ZeroDivisionError(), 1),
+    ],
+)
+def test_a_process_of_a_server_ends_with_the_code_of_what_ended_it(error, code):
+    def serve(number, ready):
+        if error is not None:
+            raise error
+
+    group = Group([socket.socket()], serve, ready=str, ended=int)
+    assert forked(lambda: group._become(0)) == code
+    group._pid = 1  # the first process has ended meanwhile
+    assert forked(lambda: group._become(0)) == 1
+
+
+def test_a_process_of_a_server_has_its_own_listener_alone_and_tells_when_it_is_ready():
+    listeners = [socket.socket() for _ in range(3)]
+    told = []
+
+    def serve(number, ready):
+        ready("an address")
+        closed = [listener.fileno() < 0 for listener in listeners]
+        raise SystemExit(10 + closed.index(False) if closed == [True, False, True] else 1)
+
+    group = Group(listeners, serve, ready=told.append, ended=int)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        assert forked(lambda: group._become(1)) == 11
+        assert [ready for (ready,) in group._is_ready.all()] == [False, True, False]
+        assert signal.sigtimedwait({signal.SIGUSR1}, 10).si_pid > 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert told == [] and all(listener.fileno() >= 0 for listener in listeners)
+
+
+def test_a_process_that_takes_too_long_to_end_is_killed(monkeypatch):
+    monkeypatch.setattr(group_module, "_DRAIN_SECONDS", 0.2)
+    ended = []
+    group = Group([socket.socket()], lambda number, ready: None, ready=str, ended=ended.append)
+    reading, writing = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, group_module._SIGNALS)
+    try:
+        if not (pid := os.fork()):  # it has SIGTERM blocked, as this process has
+            os.write(writing, b"x")
+            time.sleep(600)
+            os._exit(99)
+        assert os.read(reading, 1) == b"x"
+        group._numbers[pid] = 0
+        group._end()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert (ended, group._numbers) == ([pid], {})

@@ -10,6 +10,7 @@ from empty_database import place_empty_database
 from served import ServedJobs, ServedStore
 
 from tilewise.db.jobs import Jobs, Lease, LeaseLost, Request, State
+from tilewise.db.records import digest
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
 from tilewise.errors import Busy, NotFound, UsageError
@@ -332,3 +333,26 @@ def test_a_token_has_so_many_jobs_that_wait_or_run_and_no_more(jobs):
     submit(4, 7)
     with pytest.raises(Busy):
         jobs.retry(first.id, token=7, quota=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "budget"),
+    [
+        ({}, [None, None, "guided", 0]),
+        ({"trials": 7, "seconds": 2.5, "search": "random", "seed": 3}, [7, 2.5, "random", 3]),
+        ({"revision": 0}, [None, None, "guided", 0, 0]),
+        ({"toolchain": "CANN 9.1.0"}, [None, None, "guided", 0, "toolchain CANN 9.1.0"]),
+        ({"fresh": True}, [None, None, "guided", 0, "fresh"]),
+        (
+            {"revision": 4, "toolchain": "t", "fresh": True, "deadline": datetime(2026, 1, 1, tzinfo=UTC)},
+            [None, None, "guided", 0, 4, "toolchain t", "fresh"],
+        ),
+    ],
+)
+def test_the_key_of_a_request_is_of_what_it_asks_for_beyond_the_usual(changes, budget):
+    """Keys are stored: a queued job is found by them after an update."""
+    shapes = [{"M": 2, "N": 3}, {"N": 4, "M": 1}]
+    request = Request("gemm", "a1", shapes, "float16", "model:Ascend910B4", **changes)
+    texts = ['{"M":1,"N":4}', '{"M":2,"N":3}']
+    assert request.key == digest(["gemm", "a1", texts, "float16", "model:Ascend910B4", *budget])
+    assert dataclasses.replace(request, shapes=shapes[::-1]).key == request.key

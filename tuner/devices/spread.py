@@ -354,7 +354,7 @@ class SpreadDevice(Device):
 
     def _is_to_be_anchored(self, chip: _Chip) -> bool:
         is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
-        has_anchors = self._given or (len(self._anchors) >= _ANCHORS and len(self._all) > 1)
+        has_anchors = self._given or len(self._anchors) >= _ANCHORS
         return has_anchors and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:

@@ -163,7 +163,7 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
     """Return the dims and parameters of a few configs with the on-chip memory that the compiler plans for them.
 
     They come nearer and nearer to filling it: with small tiles there is no need to reuse memory. Raises `BadSpec` if
-    the front end does not end for the smallest tile either, as each trial would wait for it in vain.
+    the front end ends for none, nor for the smallest tile: each trial would wait for it in vain.
     """
     if not is_ascend():
         return []
@@ -182,6 +182,8 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
         except TimeoutError:  # the compiler would take as long for others
             break
         except _Endless as error:
+            if found:  # it ends for smaller tiles
+                break
             if endless or not by_tile:
                 raise BadSpec(_endless(form, config, error)) from error
             endless, wanted = True, 1  # the smallest tile is the last hope

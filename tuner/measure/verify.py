@@ -462,7 +462,7 @@ def reduced_problem(spec: KernelSpec, problem: Problem, *configs: Config) -> Pro
             unit = math.lcm(*(one.block if one.programs > 1 else one.step for one in axes))
             smaller = _resized(problem, axis.name, min(axis.size // unit, 2) * unit + axis.size % unit)
             alike = all(_meets_the_same(spec, config, problem, smaller, axis_index) for config in configs)
-            if 0 < smaller.dims[axis.name] < axis.size and alike:
+            if smaller.dims[axis.name] < axis.size and alike:
                 problem = smaller
     return problem
 

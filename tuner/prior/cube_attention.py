@@ -39,21 +39,21 @@ _MEETINGS = 4
 class _Effects(NamedTuple):
     """The effects that are counted, in this order."""
 
-    tails: bool = False
-    waves: bool = False
-    operand_loads: bool = False
+    tails: bool
+    waves: bool
+    operand_loads: bool
     """Operands from L1 that no product hides, and fractals that are not whole."""
-    l1_traffic: bool = False
+    l1_traffic: bool
     """Keys, values and weights brought to L1 more slowly than they are multiplied."""
-    sums: bool = False
+    sums: bool
     """Scores and weighted values stored in workspace and read from it."""
-    softmax: bool = False
+    softmax: bool
     """Work of the vector cores."""
-    workspace: bool = False
+    workspace: bool
     """All cores' transfers together, and workspace that the L2 cache does not hold."""
-    turns: bool = False
+    turns: bool
     """Pipes that wait for one another."""
-    starts: bool = False
+    starts: bool
 
 
 def attention_penalties(

@@ -30,20 +30,20 @@ _LINE, _BLOCK = LINE_BYTES, 32
 class _Effects(NamedTuple):
     """The effects that are counted, in this order."""
 
-    tails: bool = False
-    waves: bool = False
-    fractals: bool = False
+    tails: bool
+    waves: bool
+    fractals: bool
     """Tiles and depths that are no multiple of a fractal, and the start of each instruction."""
-    operand_loads: bool = False
+    operand_loads: bool
     """Loads from L1 that no product hides."""
-    l1_traffic: bool = False
+    l1_traffic: bool
     """Operands brought to L1 more slowly than they are multiplied."""
-    turns: bool = False
+    turns: bool
     """Operands and products that take turns, as L1 holds one pair only."""
-    result_stores: bool = False
-    epilogue: bool = False
+    result_stores: bool
+    epilogue: bool
     """Work of vector cores on a tile's sums, which the next tile of the same program hides."""
-    starts: bool = False
+    starts: bool
 
 
 def cube_penalties(

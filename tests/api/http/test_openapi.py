@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import collections
+import gzip
+import json
+import os
 
 import hypothesis
 import pytest
 import schemathesis
+from places import ROOT
 from schemathesis import GenerationMode
 
 from tilewise.api.app import create_app
@@ -341,3 +345,20 @@ def test_the_document_says_what_linters_ask_for(client):
         for answer in one["responses"].values():
             for media in answer.get("content", {}).values():
                 assert all(name in ("schema", "example", "examples") or name.startswith("x-") for name in media)
+
+
+DOCUMENT = ROOT / "tests/golden/openapi.json.gz"
+"""`WRITE_OPENAPI=1 pytest` on this file writes it anew, if a change is meant."""
+
+
+def test_the_document_is_that_of_the_kept_file(client):
+    """Bounds, defaults and links of parameters are what generated clients go by."""
+    document = client.get("/openapi.json").json()
+    del document["info"]["version"]
+    if os.environ.get("WRITE_OPENAPI"):
+        DOCUMENT.write_bytes(gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0))
+    kept = json.loads(gzip.decompress(DOCUMENT.read_bytes()))
+    assert document.keys() == kept.keys()
+    for path, operations in document["paths"].items():
+        assert operations == kept["paths"].get(path), path
+    assert document == kept

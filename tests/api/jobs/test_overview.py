@@ -9,7 +9,7 @@ import pytest
 
 from tilewise.api.jobs import liveness
 from tilewise.api.jobs.fleet import Fleet
-from tilewise.api.jobs.overview import USUAL_TRIALS, Overview, overview, trials_left
+from tilewise.api.jobs.overview import USUAL_TRIALS, Overview, _left, overview, trials_left
 from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane, Workers
@@ -73,3 +73,24 @@ def test_the_trials_left_are_those_of_all_shapes_less_those_made(database):
     assert trials_left(jobs) == 2 * 30 - 12 + USUAL_TRIALS
     jobs.finish(lease, State.DONE, "", {"shapes_done": 3, "shapes": 3, "of": 30, "trials": 30})
     assert trials_left(jobs) == USUAL_TRIALS == DEFAULT_TRIALS
+
+
+@pytest.mark.parametrize(
+    ("trials", "progress", "left"),
+    [
+        (40, {}, 2 * 40),
+        (None, {}, 2 * USUAL_TRIALS),
+        (40, {"of": 0}, 2 * 40),
+        (40, {"of": 1}, 2),
+        (40, {"trials": 80}, 0),
+        (40, {"trials": 81}, 0),
+        (40, {"trials": 79}, 1),
+        (40, {"shapes": 5}, 5 * 40),
+        (40, {"shapes_done": 1}, 40),
+        (40, {"shapes": 3, "shapes_done": 3, "trials": 0}, 0),
+        (40, {"shapes": 0, "trials": -5}, 0),
+    ],
+)
+def test_the_trials_left_of_a_job_follow_from_its_progress(trials, progress, left):
+    job = SimpleNamespace(trials=trials, shapes=[{"N": 8}, {"N": 9}], progress=progress)
+    assert _left(job) == left

@@ -11,7 +11,7 @@ from tilewise.api.processes.import_process import serve
 from tilewise.db.exchange.import_file import Refusal
 from tilewise.db.exchange.native.export_file import stream_native
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import BadImport
+from tilewise.errors import BadImport, StoreError
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,12 @@ def empty(tmp_path):
     url = f"sqlite:///{tmp_path / 'other.db'}"
     open_store(url, create=True).close()
     return url
+
+
+def test_a_merge_makes_no_database(file, tmp_path):
+    missing = tmp_path / "missing.db"
+    assert isinstance(serve(f"sqlite:///{missing}", (), "merge", str(file)), StoreError)
+    assert not missing.exists()
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 10), (15, 15)])

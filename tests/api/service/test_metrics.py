@@ -4,6 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tilewise.api.jobs.overview import Chip, Overview
 from tilewise.api.service.metrics import Metrics, merged
+from tilewise.api.service.service import Options, Service
 
 
 def counted(*statuses):
@@ -88,3 +89,18 @@ def test_requests_are_counted_by_method_route_and_status():
         ("GET", "/x", "404"): 1.0,
     }
     assert samples(metrics.text(), "tilewise_request_seconds_count") == {("/x",): 4.0}
+
+
+def test_what_any_process_knows_of_the_whole_server_is_told_once(tmp_path):
+    service = Service(f"sqlite:///{tmp_path}/none.db", Options(run_jobs=False))
+    registries = service.metrics._registry, service.metrics._of_all
+    own, of_all = ({name for name in one._names_to_collectors if name.startswith("tilewise_")} for one in registries)
+    assert of_all == {
+        "tilewise_jobs",
+        "tilewise_jobs_waiting",
+        "tilewise_devices",
+        "tilewise_last_trial",
+        "tilewise_event_streams",
+    }
+    assert {"tilewise_answers_kept", "tilewise_answers_bytes", "tilewise_lookups_waiting"} <= own
+    assert not own & of_all

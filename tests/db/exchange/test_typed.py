@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from tilewise.db.exchange.typed import Config, Count, Moment, Name, Number, Shape, Size, Text, typed
+from tilewise.db.exchange.typed import Config, Count, Moment, Name, Number, Shape, Size, Text, _at, typed
 from tilewise.db.records import Clock
 
 
@@ -128,3 +128,20 @@ def test_names_flags_and_values_have_longest_lengths(field, item, beyond, messag
     with pytest.raises(ValueError, match=r"\w") as refused:
         typed(WHOLE | {field: beyond}, _Outer)
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "found"),
+    [
+        ({"a": [1, 2]}, ".a[1]", 2),
+        ({"a": {"b": 2}}, ".a.b", 2),
+        ([5], "[0]", 5),
+        ({"a": 1}, "", {"a": 1}),
+        ({"a": [1]}, ".a[3]", [1]),
+        ({"a": 1}, ".b", {"a": 1}),
+        ({"a": 1, "c": 2}, ".b.c", {"a": 1, "c": 2}),
+        ({"a": 1}, ".a.b", 1),
+    ],
+)
+def test_a_path_is_followed_as_far_as_it_goes(value, path, found):
+    assert _at(value, path) == found

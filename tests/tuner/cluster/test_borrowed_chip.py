@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, chips, problems, true_us
-from tilewise.errors import InUse, Unavailable
+from tilewise.errors import InUse, Unavailable, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.cluster.borrowed_chip import borrow
 from tilewise.tuner.cluster.lent_chip import LentChip
@@ -42,6 +43,8 @@ class Method:
 class Actor:
     """An actor of one replayed chip; `busy` has a job, and `lost` does not answer."""
 
+    toolchain = ""
+
     def __init__(self, chip, busy=False):
         self.chip, self.busy, self.lost, self.loan, self.returned = chip, busy, False, None, False
 
@@ -52,7 +55,8 @@ class Actor:
         if self.busy:
             raise InUse("it has a job")
         self.loan, self.lent = loan, LentChip(RecordedChip(self.chip.file))
-        return self.lent.describe()
+        about = self.lent.describe()
+        return replace(about, toolchain=self.toolchain or about.toolchain)
 
     def do_evaluate_lent(self, loan, *about):
         for outcome in self.lent.evaluate(*about):
@@ -171,3 +175,48 @@ def test_chips_that_all_have_jobs_are_in_use_and_unknown_ones_unavailable(ray):
         borrow(ray, NAMES[0], told=str)
     with pytest.raises(Unavailable, match="no actor of the cluster has a chip called 'H300'"):
         borrow(ray, "H300", told=str)
+
+
+def test_as_many_chips_are_borrowed_as_are_wanted_and_others_left_out_are_told_on_stderr(ray, capsys):
+    assert len(borrow(ray, NAMES[0], 2)) == 2
+    assert len(borrow(ray, NAMES[0])) == 3
+    assert capsys.readouterr().err == f"tilewise: tilewise:{NAMES[0]}:abc#3 is left out: it has a job\n"
+
+
+def test_a_chip_of_another_toolchain_is_given_back_and_named(ray):
+    other, told = ray.actors[f"tilewise:{NAMES[0]}:abc#1"], []
+    other.toolchain = "another 1"
+    first, last = borrow(ray, NAMES[0], told=told.append)
+    assert [first.id, last.id] == [ray.actors[f"tilewise:{NAMES[0]}:abc#{n}"].chip.id for n in (0, 2)]
+    assert other.returned and not next(iter(ray.actors.values())).returned
+    left_out = f"{other.chip.id} on {last.host} is left out: its toolchain is another than that of {first.id}"
+    assert told[-1] == left_out
+
+
+def test_an_actor_that_dies_is_a_lost_chip_and_what_its_device_refuses_is_refused_here(ray, monkeypatch):
+    def refuse(*about):
+        raise UsageError("it records only another kernel")
+
+    [chip, *_] = borrow(ray, NAMES[0], told=str)
+    actor = next(iter(ray.actors.values()))
+    with monkeypatch.context() as patch:
+        patch.setattr(LentChip, "ask", refuse)
+        with pytest.raises(UsageError, match=r"^it records only another kernel$"):
+            chip.floor_us(SPEC, PROBLEM)
+    actor.lost = True
+    with pytest.raises(Unavailable, match=f"^{chip.id} on {chip.host}: the actor died$"):
+        chip.floor_us(SPEC, PROBLEM)
+    with pytest.raises(Unavailable, match=f"^{chip.id} on {chip.host} ended its loan$"):
+        list(chip.evaluate(SPEC, PROBLEM, configs_of(RecordedChip(actor.chip.file), 3)))
+
+
+def test_the_time_to_beat_is_told_when_it_changes(ray, monkeypatch):
+    [chip, *_] = borrow(ray, NAMES[0], told=str)
+    told = []
+    monkeypatch.setattr(Actor, "do_beat_lent", lambda self, loan, share, best_us: told.append((share, best_us)))
+    best = iter([None, 9.0, 9.0, 7.5])
+    configs = configs_of(RecordedChip(next(iter(ray.actors.values())).chip.file), 3)
+    assert len(list(chip.evaluate(SPEC, PROBLEM, configs, to_beat_us=lambda: next(best)))) == 3
+    assert told == [(1, 9.0), (1, 7.5)]
+    list(chip.evaluate(SPEC, PROBLEM, configs[:1], to_beat_us=lambda: 7.5))
+    assert told == [(1, 9.0), (1, 7.5)] and chip._share == 4

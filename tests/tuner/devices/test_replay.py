@@ -342,3 +342,51 @@ def test_recorded_seconds_are_facts_where_they_are_known(landscape, seconds):
     device.rows = [dataclasses.replace(row, seconds=seconds) for row in device.rows]
     (outcome,) = device.evaluate(device.spec, device.problem, [{"x": 5, "layout": "row"}])
     assert outcome.facts == ({} if seconds is None else {"recorded_s": seconds})
+
+
+@pytest.mark.parametrize(
+    ("about", "family", "name", "cores"),
+    [
+        ({}, "nvidia", "NVIDIA RTX 1", 1),
+        ({"cores": 40, "device": "Ascend910B4"}, "ascend", "Ascend910B4", 40),
+        ({"cores": 0}, "nvidia", "NVIDIA RTX 1", 1),
+        ({"cores": "many", "device": 7}, "nvidia", "NVIDIA RTX 1", 1),
+        ({"device_name": None}, "nvidia", "a recorded device", 1),
+    ],
+)
+def test_the_target_is_the_recorded_one_and_without_limits_where_none_are(landscape, about, family, name, cores):
+    device = ReplayDevice(landscape(cache(records(), **about)))
+    target = device.target
+    assert (target.family, target.name, target.cores, target.align_bytes) == (family, name, cores, 1)
+    assert target.on_chip_bytes == target.max_programs == device.memory_bytes() == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("values", "domain"),
+    [
+        ((3, 1, 2.5), (1, 2.5, 3)),
+        ((True, False), (True, False)),
+        ((2, True, 3), (2, True, 3)),
+        ((2, "a", 1), (2, "a", 1)),
+    ],
+)
+def test_only_numbers_alone_are_put_in_order(landscape, values, domain):
+    rows = [{"x": value, "layout": "row", "time": 1.0} for value in values]
+    found = ReplayDevice(landscape(cache(rows))).space.domains["x"]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in domain]
+
+
+def test_nothing_is_computed_and_the_default_seed_is_zero(landscape):
+    path = landscape(cache(records()))
+    device = ReplayDevice(path)
+    assert (device.spec.flops(device.problem), device.spec.bytes(device.problem), device.batch) == (0, 0, 4)
+    configs = [{"x": 5, "layout": "row"}]
+
+    def times(**options):
+        noisy = ReplayDevice(path, noise=True, **options)
+        return [o.timing.times_us for o in noisy.race(noisy.spec, noisy.problem, configs, 20)]
+
+    assert times() == times(seed=0) != times(seed=1)
+    assert ReplayDevice(path, noise=True).toolchain.endswith(", noise 0") and "noise" not in device.toolchain
+    doubled = times(slowness=2.0)
+    assert set(doubled[0]) <= {1800.0, 2000.0, 2600.0} and doubled != [tuple(2 * one for one in times()[0])]

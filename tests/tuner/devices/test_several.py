@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from tilewise.errors import InUse, Unavailable, UnknownDevice, UsageError
-from tilewise.tuner.devices import registry
+from tilewise.tuner.devices import registry, several
 from tilewise.tuner.devices.registry import Family, open_device
 from tilewise.tuner.devices.several import open_all, open_free
 
@@ -121,3 +121,29 @@ def test_a_list_that_cannot_be_opened_as_a_whole_is_refused_and_nothing_stays_op
     with pytest.raises(error, match=said):
         open_all(listed)
     assert all(device.closed for device in opened.values())
+
+
+def test_what_opens_after_an_interruption_is_closed(chips, monkeypatch):
+    opened = chips("free", "broken", "free")
+
+    def interrupt(futures):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(several, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        open_all(["npu:0", "npu:1", "npu:2"])
+    assert sorted(opened) == ["npu:0", "npu:2"] and all(device.closed for device in opened.values())
+
+
+def test_an_error_of_the_program_is_raised_and_nothing_stays_open(chips, monkeypatch):
+    opened, opening = chips("free", "free"), several.open_device
+
+    def open_one(device_id, **options):
+        if device_id == "npu:1":
+            raise ZeroDivisionError
+        return opening(device_id, **options)
+
+    monkeypatch.setattr(several, "open_device", open_one)
+    with pytest.raises(ZeroDivisionError):
+        open_free("npu")
+    assert [device.closed for device in opened.values()] == [True]

@@ -328,6 +328,42 @@ def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, chips, facts, 
     assert spread._anchors_of([], chip) == []
 
 
+@pytest.mark.parametrize(
+    ("factors", "factor", "drift"),
+    [
+        ([], 1.0, 0.0),
+        ([1.2], 1.2, 0.0),
+        ([1.0, 1.5], 1.25, 0.5),
+        ([1.0, 2.0, 1.2], 1.4, 0.2),
+        ([2.0, 2.0, 1.0], 5 / 3, 0.5),
+    ],
+)
+def test_a_chip_drifts_by_how_far_its_last_factor_is_from_the_mean_of_those_before(chips, factors, factor, drift):
+    chip = spread._Chip(chips(1.0)[0])
+    chip.factors += factors
+    assert (chip.factor, chip.drift) == pytest.approx((factor, drift))
+
+
+def test_the_last_chip_is_kept_though_its_anchors_move_and_a_lost_one_is_named_on_stderr(
+    bowl, chips, monkeypatch, capsys
+):
+    monkeypatch.setattr(spread, "_CONFIGS_A_FACTOR", 1)
+    slowness = [1.1]
+    with SpreadDevice(chips(lambda: slowness[0])) as device:
+        device.compare_with(PROBLEM, elsewhere(bowl, 4))
+        times(device, bowl, configs(bowl, 12)[4:])
+        slowness[0] = 1.3
+        assert len(times(device, bowl, configs(bowl, 12)[4:])) == 8
+    assert capsys.readouterr().err == ""
+
+    def gone():
+        raise Unavailable("it fell off the bus")
+
+    with SpreadDevice(chips(1.0, gone)) as device:
+        times(device, bowl, configs(bowl, 4))
+    assert capsys.readouterr().err == "tilewise: cuda:1 is drained: it is lost: it fell off the bus\n"
+
+
 def test_only_a_device_that_measures_is_made_comparable(bowl, chips):
     [modelled] = chips(1.0)
     assert comparable(modelled) is modelled

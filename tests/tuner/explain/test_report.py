@@ -12,7 +12,7 @@ from scopes import changed
 from tilewise.api.http import schemas
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import Unavailable
+from tilewise.errors import Unavailable, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -110,3 +110,13 @@ def test_a_report_is_made_in_a_process_of_its_own_which_ends(monkeypatch):
         report("sqlite:///x", scope(kernel="softmax"), CONFIG)
     assert [maker.closed for maker in Maker.made] == [True, True]
     assert Maker.made[0].started == ("tilewise.tuner.explain.report:make", {"TRITON_INTERPRET": None})
+
+
+@pytest.mark.parametrize(("now", "then"), [(0, report_module._NICENESS), (19, 19)])
+def test_the_process_that_makes_a_report_gives_way_to_others(monkeypatch, now, then):
+    given = []
+    monkeypatch.setattr(report_module.os, "getpriority", lambda which, who: now)
+    monkeypatch.setattr(report_module.os, "setpriority", lambda *about: given.append(about))
+    with pytest.raises(UnknownKernel):
+        report_module.make("sqlite://", "no such kernel", None, {})
+    assert given == [(report_module.os.PRIO_PROCESS, 0, then)]

@@ -242,3 +242,20 @@ def test_private_functions_are_not_read():
     helper = "  tt.func private @helper(%q: i32) -> i32 {\n    %w = arith.mulf %q, %q : tensor<9xf32>\n  }\n"
     work = read_code(text.replace("module {\n", "module {\n" + helper), ["p"], {}, (1,))
     assert work is not None and work.operations == 0
+
+
+def test_a_loop_in_a_loop_begins_where_the_first_trip_of_the_outer_one_does():
+    lines = [
+        "%two = arith.constant 2 : i32",
+        "%ten = arith.constant 10 : i32",
+        "scf.for %i = %two to %ten step %two : i32 {",
+        "scf.for %j = %i to %ten step %two : i32 {",
+        "}",
+        "}",
+        "scf.for %k = %unknown to %ten step %two : i32 {",
+        "scf.for %l = %k to %ten step %two : i32 {",
+        "}",
+        "}",
+    ]
+    work = read_code(function(*lines), ["n"], {}, (1,))
+    assert work is not None and work.trips == {0: 4, 1: 4, 2: 1, 3: 1}

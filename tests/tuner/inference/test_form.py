@@ -211,3 +211,22 @@ def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
 )
 def test_powers_of_two_are_tile_sizes_from_a_least_one_on_that_depends_on_the_name(name, least):
     assert [size for size in range(-4, 70) if _is_tile(size, name)] == [n for n in (2, 4, 8, 16, 32, 64) if n >= least]
+
+
+def test_an_integer_that_changes_and_follows_from_nothing_is_a_dimension():
+    calls = [call(x=tensor(n), n=n, heads=heads, half=heads // 2) for n, heads in ((512, 6), (96, 10), (96, 14))]
+    form = find_form(kernel(*calls))
+    assert form.dims == ["n", "heads", "half"]
+    assert texts(form.fits) == {"n": "n", "heads": "heads", "half": "half"}
+    assert [dict(problem.dims) for problem in form.problems] == [
+        {"n": n, "heads": heads, "half": heads // 2} for n, heads in ((512, 6), (96, 10), (96, 14))
+    ]
+
+
+def test_a_constant_named_as_a_heuristic_prefers_the_dimension_of_its_last_word():
+    configs = [{"BLOCK_M": size, "BLOCK_K": size} for size in (32, 64)]
+    given = {"x": tensor(160, 96), "M": 160, "K": 96}
+    even = [{"EVEN_K": True, "EVEN_M": True}, {"EVEN_K": False, "EVEN_M": False}]
+    made = kernel(call(configs, [(5,), (3,)], even, **given), constants=("BLOCK_M", "BLOCK_K"))
+    computed = find_form(made).computed
+    assert (computed["EVEN_K"].text, computed["EVEN_M"].text) == ("K % BLOCK_K == 0", "M % BLOCK_M == 0")

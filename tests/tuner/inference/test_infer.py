@@ -11,11 +11,14 @@ from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.source import function_hash, source_hash
 from tilewise.settings import read_settings
+from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument
 from tilewise.tuner.capture.program import Program, run_program
 from tilewise.tuner.capture.recorder import recording
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
 from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.inference import infer as infer_module
+from tilewise.tuner.inference.expressions import Fit
 from tilewise.tuner.inference.form import find_form
 from tilewise.tuner.inference.infer import _Endless, _endless, infer, loaded
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
@@ -166,6 +169,95 @@ def test_a_kernel_that_the_front_end_does_not_end_for_is_refused_before_any_tria
     monkeypatch.setattr(toolchain, "_LOWERED", {})
     with pytest.raises(BadSpec, match=r"Ascend compiler's endless did not finish within 0\.1 s for BLOCK_"):
         infer(kernel, cache_folder=tmp_path)
+
+
+def vectors(*blocks):
+    """Return the form of a kernel launched with these blocks, and its division into tiles of that size."""
+    calls = [
+        Call({"x": TensorArgument((n,), (1,), "float32"), "n": n}, configs, tuple((-(-n // b["B"]),) for b in configs),
+             tuple({} for _ in configs))
+        for n in (100_000, 77_777)
+        for configs in [tuple({"B": block} for block in blocks)]
+    ]  # fmt: skip
+    kernel = CapturedKernel("kernel", PROGRAMS / "vector_add.py", ("x", "n", "B"), frozenset({"B"}))
+    for call in calls:
+        kernel.add(call)
+    return find_form(kernel), SimpleNamespace(tile=Fit("B", frozenset("B")))
+
+
+def planned(monkeypatch, on_chip, *blocks):
+    """Return what is planned of the blocks, and the blocks that were compiled, in order."""
+    seen = []
+
+    def compile_block(spec, problem, config, folder):
+        seen.append(config["B"])
+        return on_chip(config["B"])
+
+    monkeypatch.setattr(infer_module, "_on_chip_bytes", compile_block)
+    form, division = vectors(*blocks)
+    found = infer_module._planned(form, None, division, None)
+    return [(integers["B"], size) for integers, size in found], seen
+
+
+@pytest.mark.parametrize(
+    ("bytes_each", "tried"),
+    [(16, [16384, 8192, 32768, 4096]), (24, [16384, 8192, 4096, 2048]), (4, [16384, 65536, 32768, 8192])],
+)
+def test_tiles_are_planned_nearer_and_nearer_to_filling_the_memory(monkeypatch, bytes_each, tried):
+    """On-chip memory holds 196,608 bytes: 12,288 elements of 16 bytes."""
+    blocks = [256 << shift for shift in range(9)]
+    found, seen = planned(monkeypatch, lambda block: bytes_each * block, *blocks)
+    assert seen == tried and found == [(block, bytes_each * block) for block in tried]
+
+
+def test_a_tile_that_does_not_compile_or_has_no_plan_tells_nothing(monkeypatch):
+    def on_chip(block):
+        if block == 8192:
+            raise ValueError("it does not compile")
+        return None if block == 16384 else 20 * block
+
+    found, seen = planned(monkeypatch, on_chip, 4096, 8192, 16384)
+    assert sorted(seen) == [4096, 8192, 16384] and found == [(4096, 81_920)]
+
+
+def test_a_compiler_that_does_not_end_is_not_asked_again_and_a_front_end_once_more_for_the_smallest_tile(monkeypatch):
+    def compiler(block):
+        raise TimeoutError
+
+    def front_end(block):
+        if block > 256:
+            raise _Endless("it did not end")
+        return 4096
+
+    def neither(block):
+        raise _Endless("it did not end")
+
+    assert planned(monkeypatch, compiler, 1024, 8192) == ([], [8192])
+    found, seen = planned(monkeypatch, front_end, 256, 1024, 4096, 8192)
+    assert (found, seen[:2]) == ([(256, 4096)], [8192, 256])
+    for blocks, last in (((256, 1024, 4096, 8192), 256), ((8192,), 8192)):
+        with pytest.raises(BadSpec, match=f"the Ascend compiler's it did not end for B={last}; divide the kernel"):
+            planned(monkeypatch, neither, *blocks)
+
+
+def test_items_are_spread_from_the_first_to_the_last():
+    assert infer_module._spread([*range(8)], 8) == [*range(8)]
+    assert infer_module._spread([*range(9)], 8) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert infer_module._spread([*range(100)], 2) == [0, 99]
+
+
+def test_configs_that_differ_in_what_this_triton_lacks_are_one():
+    configs = [{"B": 8, "num_warps": 4}, {"B": 8, "num_warps": 8}, {"B": 16, "num_stages": 2}, {"B": 8}]
+    assert infer_module._distinct(configs) == [{"B": 8}, {"B": 16}]
+
+
+def test_of_a_kernel_with_one_config_others_are_compiled_to_tell_its_parameters_apart():
+    form, _ = vectors(1024)
+    assert [(problem.dims["n"], config["B"]) for problem, config in infer_module._chosen(form)] == [
+        (n, block) for n in (100_000, 77_777) for block in (1024, 2048, 4096)
+    ]
+    form, _ = vectors(1024, 4096)
+    assert [config["B"] for _, config in infer_module._chosen(form)] == [1024, 4096] * 2
 
 
 def test_the_refusal_of_an_endless_front_end_names_the_values_of_a_config_that_has_some():

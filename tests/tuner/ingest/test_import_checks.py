@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from scopes import changed
 
-from tilewise.db.exchange.import_file import ImportFile, Offer
+from tilewise.db.exchange.import_file import ImportFile, Offer, Refusal
 from tilewise.db.records import Clock, Problem, Scope, Status, Suggestion, Trial
+from tilewise.errors import UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner.hardware.peaks import arithmetic_binds
-from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.ingest.import_checks import checked_import
+from tilewise.tuner.hardware.targets import known_target, memory_gb_s
+from tilewise.tuner.ingest import import_checks
+from tilewise.tuner.ingest.import_checks import checked_import, checked_offers
 
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
 
@@ -187,3 +190,50 @@ def test_a_spec_whose_own_code_fails_on_a_config_is_named_by_its_error(scope, bo
     [(_, reason)] = reasons(admitted(mine, trial(config=bowl.BEST), own={"bowl": spec}))
     assert reason.startswith("the constraint 'TILE * WIDTH <= 1024' raises ZeroDivisionError: of what (")
     assert "\n" not in reason
+
+
+def test_offers_are_checked_as_they_are_read_and_refusals_passed_on(scope):
+    said = []
+    early = Refusal("entry 1", "it is no JSON")
+    bad, good = trial(0.5), trial(50)
+    items = [early, Offer("entry 2", scope, (bad, good)), Offer("entry 3", scope, (bad,))]
+    assert [offer.place for offer in checked_offers(iter(items), said.append)] == ["entry 2"]
+    assert said[0] is early
+    assert [refusal.place for refusal in said[1:]] == ["entry 2, trial 1", "entry 3, trial 1"]
+
+
+@pytest.mark.parametrize(("hours", "taken"), [(0.9, True), (1.1, False)])
+def test_another_machines_clock_may_run_ahead_by_an_hour(scope, hours, taken):
+    ahead = trial(50, created=datetime.now(UTC) + timedelta(hours=hours))
+    assert bool(admitted(scope, ahead).offers) is taken
+
+
+@pytest.mark.parametrize(("time_us", "taken"), [(3.6e9, True), (3.7e9, False), (math.nan, False)])
+def test_a_time_is_an_hour_at_most(scope, time_us, taken):
+    assert bool(admitted(scope, trial(time_us)).offers) is taken
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.499, False), (0.501, True)])
+def test_a_time_is_half_of_what_the_memory_needs_at_least(scope, share, taken):
+    moved = registry.load("row_reduce").bytes(problem(scope))
+    needed_us = moved / memory_gb_s("Ascend910B4", moved) / 1e3
+    assert bool(admitted(scope, trial(share * needed_us)).offers) is taken
+
+
+def test_a_kernel_whose_file_is_gone_is_unknown(scope, monkeypatch):
+    def load(name):
+        raise UnknownKernel(name)
+
+    monkeypatch.setattr(import_checks.registry, "load", load)
+    reading = admitted(scope, trial(50))
+    assert not reading.offers and "row_reduce" in reading.refusals[0].reason
+    assert admitted(scope, trial(50, verified=False)).offers  # it cannot become a best before it is verified
+
+
+def test_a_spec_that_fails_for_a_device_refuses_its_config_with_the_error(scope, monkeypatch):
+    def check(spec, problem, target, config):
+        raise ZeroDivisionError("no cores")
+
+    monkeypatch.setattr(import_checks, "check_config", check)
+    [(place, reason)] = reasons(admitted(scope, trial(50)))
+    assert (place, reason) == ("entry 1, trial 1", "its config cannot be checked: ZeroDivisionError: no cores")

@@ -231,3 +231,29 @@ def test_finite_outputs_are_judged_a_part_at_a_time_as_they_are_at_once(monkeypa
             whole = compare(got, wanted, inputs=inputs)
         assert (parts.agreed, parts.reason) == (whole.agreed, whole.reason)
         assert (parts.error, parts.tolerance) == pytest.approx((whole.error, whole.tolerance))
+
+
+@pytest.mark.parametrize(
+    ("got", "agreed"),
+    [
+        ([5.0, 1.0], True),
+        ([math.nan, 1.0], True),
+        ([math.inf, 1.0], True),
+        ([5.0, 1.5], False),
+        ([5.0, math.inf], False),
+    ],
+)
+def test_where_the_default_overflows_a_config_may_be_anything(got, agreed):
+    expected = {"out": torch.ones(2, dtype=torch.float64)}
+    default = {"out": torch.tensor([math.inf, 1.0], dtype=torch.float64)}
+    found = compare({"out": torch.tensor(got, dtype=torch.float16)}, expected, default=default)
+    assert found.agreed is agreed
+
+
+@pytest.mark.parametrize(("off", "agreed"), [(0.0, True), (0.4, True), (0.41, False)])
+def test_a_config_may_be_twice_as_far_off_as_the_default(off, agreed):
+    expected = {"out": torch.full((4,), 64.0, dtype=torch.float64)}
+    default = {"out": torch.full((4,), 64.2, dtype=torch.float64)}
+    got = {"out": torch.tensor([64.0, 64.0 + off, 64.0, 64.0])}
+    assert compare(got, expected, default=default).agreed is agreed
+    assert compare(got, expected, rounded=default).agreed is agreed

@@ -167,3 +167,28 @@ def test_edges_are_the_ends_and_both_sides_of_each_tail_the_last_element_first()
 
     found = edges(Spec, Problem("k", {}, "float32"), {})
     assert found == {100: (99, 0, 96, 95, 8, 7, 32, 31), 10: (9, 0, 8, 7, 4, 3)}
+
+
+def test_no_axis_has_more_than_sixteen_edges():
+    class Spec:
+        @staticmethod
+        def tiling(config, problem):
+            return Tiling(tuple(Axis("M", 1000, block, step) for block, step in ((300, 7), (130, 11), (77, 13))), 0, 0)
+
+    (found,) = edges(Spec, Problem("k", {}, "float32"), {}).values()
+    assert found == (999, 0, 994, 993, 900, 899, 7, 6, 300, 299, 990, 989, 910, 909, 11, 10)
+
+
+def test_truth_values_are_drawn_of_both_kinds():
+    counts = [int(drawn(way, dtype="bool").sum()) for way in Way]
+    assert all(900 < count < 1100 for count in counts)
+
+
+@pytest.mark.parametrize(("dtype", "extreme"), [("float8_e4m3fn", 192.0), ("float8_e5m2", 192.0)])
+def test_floats_of_8_bits_have_extremes_as_others_have(dtype, extreme):
+    """200 lies between 192 and 208 or 224, and is rounded to the even one."""
+    x = drawn(Way.SPARSE, dtype=dtype, places={50: (49, 0)}).float()
+    rows, columns = (x == float(torch.tensor(EXTREME).to(getattr(torch, dtype)))).nonzero(as_tuple=True)
+    assert (rows.tolist(), columns.tolist()) == (list(range(40)), [49, 0] * 20)
+    assert float(x.max()) == extreme
+    assert (drawn(Way.NEGATIVE, dtype=dtype).float() <= 0).all()

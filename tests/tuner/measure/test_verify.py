@@ -194,6 +194,50 @@ def test_accumulators_start_from_zero_and_inout_buffers_from_their_first_values(
     assert [verify(spec, PROBLEM, {}, arguments, run=run).agreed for _ in range(3)] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    ("out", "scratch", "needed"),
+    [
+        (Buffer((8,), "float32", "out"), None, False),
+        (Buffer((8,), "float32", "out", initial=0.0), None, True),
+        (Buffer((8,), "float32", "inout"), None, True),
+        (Buffer((8,), "float32", "out"), Buffer((2,), "int32"), False),
+        (Buffer((8,), "float32", "out"), Buffer((2,), "int32", initial=0.0), True),
+    ],
+)
+def test_a_second_run_needs_a_reset_where_something_is_added_to(out, scratch, needed):
+    def made(config, problem):
+        return {"locks": scratch} if scratch else {}
+
+    arguments = Arguments(dataclasses.replace(a_spec({"out": out}), scratch=made), PROBLEM)
+    arguments.bind({})
+    assert arguments.needs_reset is needed
+
+
+def test_scratch_is_made_anew_only_for_a_config_that_needs_another():
+    def made(config, problem):
+        return {config["name"]: Buffer((config["size"],), "float32", initial=3.0)}
+
+    spec = dataclasses.replace(a_spec(in_and_out()), scratch=made)
+    arguments = Arguments(spec, PROBLEM)
+    first = arguments.bind({"name": "parts", "size": 4})
+    assert list(first) == ["x", "out", "parts"] and first["parts"].shape == (4,)
+    assert arguments.bind({"name": "parts", "size": 4})["parts"].data_ptr() == first["parts"].data_ptr()
+    reset = arguments.resetter()
+    assert arguments.bind({"name": "parts", "size": 5})["parts"].shape == (5,)
+    assert list(arguments.bind({"name": "others", "size": 5})) == ["x", "out", "others"]
+    first["parts"].zero_()
+    reset()
+    assert first["parts"].tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "cpu"), ("cpu", "cpu"), ("meta", "meta")])
+def test_the_reference_is_computed_on_a_device_of_its_own_if_there_is_one(given, used):
+    seen = []
+    spec = a_spec(in_and_out(), lambda inputs: seen.append(inputs["x"].device.type) or {"out": 2 * inputs["x"]})
+    assert Arguments(spec, PROBLEM, reference_device=given).expected()["out"].device.type == used
+    assert seen == [used]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_maximum_is_accumulated_from_minus_infinity(dtype):
     buffers = {"x": Buffer((8,), "float32"), "most": Buffer((1,), dtype, role="out", initial=-math.inf)}

@@ -90,3 +90,38 @@ def test_a_winner_from_elsewhere_keeps_its_interval_and_how_it_was_timed(bowl, s
     for trial in timed:
         assert trial.low_us <= trial.time_us <= trial.high_us
         assert (trial.method, trial.l2) == ("noise", "cold")
+
+
+def test_winners_are_timed_first_and_then_what_is_expected_to_lead(bowl, device, store):
+    here, there = (Problem("bowl", {"M": m}, "float32") for m in (1, 256))
+    one, other = ({"TILE": tile, "WIDTH": 64, "fast": True} for tile in (1, 3))
+    for problem, config in ((here, one), (there, other)):
+        trial = Trial(config, Status.CORRECT, time_us=10.0, verified=True)
+        store.record(device.scope(bowl.SPEC, problem), [trial])
+    heard = []
+    count = cross_evaluate(
+        bowl.SPEC, [here, there], device, store, progress=lambda line: heard.append((line, len(device.evaluated)))
+    )
+    assert device.evaluated[:2] == [(1, other), (256, one)]
+    assert heard == [
+        ("bowl: timing winners on shape 1 of 2", 0),
+        ("bowl: timing winners on shape 2 of 2", 1),
+        ("bowl: timing expected leaders on shape 1 of 2", 2),
+        ("bowl: timing expected leaders on shape 2 of 2", 2 + (count - 2) // 2),
+    ]
+    assert count == len(device.evaluated) == 4  # the default is expected to lead too
+    assert [m for m, config in device.evaluated if config == bowl.DEFAULT] == [1, 256]
+
+
+def test_only_what_is_faster_than_the_winner_is_verified(bowl, device, store):
+    problems = tune(bowl, device, store, (1, 256, 4096))
+    winners = [store.result(device.scope(bowl.SPEC, problem)).winner.time_us for problem in problems]
+    cross_evaluate(bowl.SPEC, problems, device, store)
+    crossed = [
+        (trial.verified, trial.time_us < time_us)
+        for problem, time_us in zip(problems, winners, strict=True)
+        for trial in store.trials(device.scope(bowl.SPEC, problem))
+        if trial.search == "crossing"
+    ]
+    assert (False, False) in crossed
+    assert all(verified == is_faster for verified, is_faster in crossed)

@@ -100,6 +100,12 @@ def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
         assert min(times) <= 1.05 * tuned_shape.best
 
 
+@pytest.mark.parametrize(("slower", "configs"), [(10.5, [MIDDLE]), (10.51, [MIDDLE, SMALL])])
+def test_a_config_covers_a_shape_up_to_the_factor_exactly(slower, configs):
+    portfolio = build(SCOPE, [shape(10, trial(SMALL, 10.0), trial(MIDDLE, slower)), shape(20, trial(MIDDLE, 10.0))])
+    assert sorted(portfolio.configs, key=str, reverse=True) == configs
+
+
 def test_a_shape_left_out_is_judged_by_its_own_times(bowl):
     portfolio = build(SCOPE, SHAPES)
     assert (portfolio.held_out.shapes, portfolio.held_out.unknown) == (5, 0)

@@ -334,3 +334,78 @@ def test_a_compiled_program_launches_a_kernel_that_was_never_tuned(tmp_path):
         text=True,
     )
     assert ran.returncode == 0 and "twice was never tuned" in ran.stderr, ran.stderr
+
+
+@pytest.fixture
+def recording(kept, decorated, monkeypatch):
+    """A kernel whose launches are recorded; `kept_calls` has the number of calls at each writing."""
+
+    class Recorder:
+        def __init__(self):
+            self.kernels = [SimpleNamespace(calls=[], left_out=[])]
+
+        def launched(self, owner, grid, args, kwargs):
+            self.kernels[0].calls.append((grid, args[3:], kwargs))
+
+    kernel, function = decorated(device="Ascend910B4", on_miss="record")
+    kernel._recorder, writings = Recorder(), []
+    monkeypatch.setattr(
+        "tilewise.tuner.runtime.autotune.keep_launch", lambda kept, folder: writings.append((len(kept.calls), folder))
+    )
+    return kernel, function, writings
+
+
+def test_a_launch_without_a_stored_config_is_recorded_once_per_process(recording, tmp_path, monkeypatch):
+    kernel, function, writings = recording
+    for n in (1000, 2000, 2000, 3000):
+        launch(kernel, n)
+    assert len(function.launches) == 4
+    assert [call[1] for call in kernel._recorder.kernels[0].calls] == [(2000,), (3000,)]
+    assert writings == [(1, tmp_path), (2, tmp_path)]
+    monkeypatch.setattr("tilewise.tuner.runtime.autotune.MOST_CALLS", 2)
+    launch(kernel, 4000)
+    assert len(writings) == 2
+    monkeypatch.setattr("tilewise.tuner.runtime.autotune.MOST_CALLS", 3)
+    monkeypatch.setattr("tilewise.tuner.runtime.autotune.is_capturing", lambda: True)
+    launch(kernel, 4000)
+    assert len(writings) == 2
+
+
+def test_a_launch_that_cannot_be_recorded_goes_on_and_is_told_once(recording, monkeypatch, caplog):
+    kernel, function, _ = recording
+
+    def fail(kept, folder):
+        raise UsageError("the folder is read-only")
+
+    monkeypatch.setattr("tilewise.tuner.runtime.autotune.keep_launch", fail)
+    kernel._recorder.kernels[0].left_out.append("it has no tensors")
+    with caplog.at_level(logging.WARNING):
+        launch(kernel, 2000)
+        launch(kernel, 3000)
+    assert len(function.launches) == 2
+    assert [record.message for record in caplog.records if "recorded" in record.message] == [
+        "launches of add_kernel are not recorded: the folder is read-only",
+        "a launch of add_kernel is not recorded: it has no tensors",
+    ]
+
+
+def test_warming_up_compiles_the_first_config_and_a_run_chooses(kept, decorated):
+    kernel, function = decorated(device="Ascend910B4")
+    calls, plain = [], function.run
+    function.run = lambda *args, **kwargs: calls.append((args[3:], kwargs)) or plain(*args, **kwargs)
+    assert kernel.run(Tensor(), Tensor(), Tensor(), 1000, grid=(1,), warmup=True) == "launched"
+    assert calls == [((1000,), {"grid": (1,), "warmup": True, "BLOCK_SIZE": 512})]
+    assert kernel.run(Tensor(), Tensor(), Tensor(), 1000, grid=(1,)) == "launched"
+    assert function.launches[-1] == {"BLOCK_SIZE": 4096}
+    assert [choice.config for choice in kernel.choices] == [{"BLOCK_SIZE": 4096}]
+
+
+def test_options_that_a_program_gives_by_place_have_the_names_of_its_triton(decorated):
+    triton = pytest.importorskip("triton")
+    names = list(inspect.signature(triton.autotune).parameters)[2:4]
+    with autotuning(device="Ascend910B4"):
+        made = triton.autotune(CONFIGS, ["n_elements"], "one", "two", warmup=3)
+        decorated()
+        kernel = made(Jitted())
+    assert kernel._options == {names[0]: "one", names[1]: "two", "warmup": 3}
+    assert (kernel._device, kernel.keys) == ("Ascend910B4", ["n_elements"])

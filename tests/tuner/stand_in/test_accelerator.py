@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import pytest
@@ -10,7 +11,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in  # noqa: E402
-from tilewise.tuner.stand_in.driver import is_ascend  # noqa: E402
+from tilewise.tuner.stand_in.driver import StandInDriver, is_ascend  # noqa: E402
 
 
 @pytest.fixture
@@ -86,6 +87,15 @@ def test_the_driver_names_a_target_and_a_device(standing_in):
     start, end = (active.get_device_interface().Event(enable_timing=True) for _ in range(2))
     start.record()
     assert start.elapsed_time(end) > 0
+
+
+@pytest.mark.parametrize(
+    ("backends", "target"), [(("nvidia", "amd"), ("cuda", 90, 32)), (("ascend",), ("npu", "Ascend910B4", 0))]
+)
+def test_the_target_is_one_that_the_installed_triton_compiles_for(monkeypatch, backends, target):
+    monkeypatch.setattr(importlib.import_module("triton.backends"), "backends", dict.fromkeys(backends))
+    found = StandInDriver(lambda: None).get_current_target()
+    assert (found.backend, found.arch, found.warp_size) == target
 
 
 def test_generators_have_a_seed_and_an_offset(standing_in):

@@ -395,3 +395,124 @@ def test_the_facts_of_a_race_are_told_to_five_digits_and_its_chance_to_four():
         "tied": False,
         "chance": 0.1235,
     }
+
+
+def declared(time_us, *, width=0.0, **fields):
+    return trial(time_us, width, time_to_beat_us=time_us, **fields)
+
+
+@pytest.mark.parametrize(
+    ("trials", "holds"),
+    [
+        ([], False),
+        ([trial(10.0)], False),
+        ([declared(10.0)], True),
+        ([declared(10.0, verified=False)], False),
+        ([trial(9.0), declared(10.0)], True),  # it was there when the winner was declared
+        ([declared(10.0), trial(9.0)], False),
+        ([declared(10.0), trial(10.0)], False),
+        ([declared(10.0), trial(10.001)], True),
+        ([declared(10.0, width=0.5), trial(10.7)], False),  # within the widened interval, up to 10.71
+        ([declared(10.0, width=0.5), trial(10.72)], True),
+        ([declared(10.0, width=0.5), trial(11.0, 0.3)], False),
+        ([declared(10.0, width=0.5), trial(11.02, 0.3)], True),
+        ([declared(20.0), declared(10.0), trial(15.0)], True),  # the last declared one counts
+        ([declared(10.0), declared(20.0), trial(15.0)], False),
+        ([declared(10.0), dataclasses.replace(trial(9.0), status=Status.RUNTIME, time_us=None)], True),
+        ([declared(10.0), dataclasses.replace(trial(9.0), status=Status.CORRECTNESS)], True),
+    ],
+)
+def test_a_decision_holds_until_a_later_trial_may_be_faster(trials, holds):
+    assert rebenchmark._still_holds(trials) is holds
+
+
+class Notes:
+    """A store that notes what it is told."""
+
+    def __init__(self):
+        self.recorded, self.verdicts = [], []
+
+    def record(self, scope, trials):
+        self.recorded.append(list(trials))
+
+    def verify(self, scope, config, *, agreed, reason, status):
+        self.verdicts.append((dict(config), agreed, reason, status))
+
+
+def compared(bowl, device, trials):
+    """Return what a comparison of these trials stores, the configs verified, and those that it was told of."""
+    notes, watched = Notes(), []
+    rebenchmark.Rebenchmark(bowl.SPEC, PROBLEM, device, notes, None, watched.append).run(trials)
+    return notes, [[dict(t.config) for t in each] for each in watched]
+
+
+def bowl_trial(tile, time_us, **fields):
+    return trial(time_us, config={"TILE": tile, "WIDTH": 64, "fast": True}, **fields)
+
+
+def test_a_tie_of_exact_times_is_declared_with_its_chance_and_the_former_winner_is_none_any_more(bowl):
+    device = bowl.FormulaDevice(wrong=lambda config: config["TILE"] == 4)
+    trials = [
+        bowl_trial(9, 12.0, time_to_beat_us=12.0, why="once"),
+        *(bowl_trial(tile, 10.0, verified=tile == 7, why="fast") for tile in (6, 4, 5, 7)),
+    ]
+    notes, watched = compared(bowl, device, trials)
+    assert [config["TILE"] for config in device.verified] == [4, 5] and watched == []
+    assert [(config["TILE"], agreed, str(status)) for config, agreed, _, status in notes.verdicts] == [
+        (4, False, "correctness"),
+        (5, True, "correctness"),
+    ]
+    assert notes.verdicts[0][2] == "x_ptr: off by 1.0"
+    [[former, winner]] = notes.recorded
+    assert (former.config["TILE"], former.time_to_beat_us) == (9, None)
+    assert (winner.config["TILE"], winner.verified, winner.time_to_beat_us) == (5, True, 10.0)
+    assert winner.why == "fast, tied with 3 others, the first in alphabetical order"
+    told = {"of": 4, "rounds": 0, "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
+    assert winner.facts[CONTEST] == {**told, "behind": False, "tied": True, "chance": 0.25}
+
+
+@pytest.mark.parametrize("objective", ["", "energy_uj"])
+def test_nothing_is_declared_where_one_is_fastest_or_time_does_not_rank(bowl, objective):
+    spec = SimpleNamespace(objective=objective)
+    notes = Notes()
+    tied = [bowl_trial(5, 10.0), bowl_trial(6, 10.0 if objective else 10.5)]
+    rebenchmark.Rebenchmark(spec, PROBLEM, bowl.FormulaDevice(), notes, None, None).run(tied)
+    assert notes.recorded == []
+
+
+def test_a_race_is_recorded_with_its_times_its_failures_and_the_winner_last(bowl):
+    """The default is the slowest; a candidate that fails in the race is no winner."""
+
+    def time_of(config):
+        return Status.RUNTIME if config["TILE"] == 4 else {5: 10.0, 6: 10.1, 1: 30.0, 2: 10.0}[config["TILE"]]
+
+    device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-5), time_of)
+    default = trial(30.0, 0.1, config=bowl.DEFAULT, is_default=True)
+    found = [bowl_trial(tile, time_us, width=0.3, seconds=2.0) for tile, time_us in ((6, 10.0), (5, 10.2), (4, 10.1))]
+    slow = bowl_trial(9, 20.0, time_to_beat_us=10.0)
+    notes, [watched] = compared(bowl, device, [slow, default, *found])
+    assert [config["TILE"] for config in watched] == [6, 4, 5, 1]
+    [[former, *raced]] = notes.recorded
+    assert (former.config["TILE"], former.time_to_beat_us) == (9, None)
+    assert [t.config["TILE"] for t in raced] == [6, 4, 1, 5]
+    assert [t.status for t in raced] == [Status.CORRECT, Status.RUNTIME, Status.CORRECT, Status.CORRECT]
+    assert (raced[1].reason, raced[1].verified) == ("in the final comparison: it fails in the race", False)
+    winner = raced[-1]
+    assert winner.time_us == pytest.approx(10.0, rel=1e-3)
+    assert winner.time_to_beat_us == pytest.approx(10.0, rel=1e-3) and winner.seconds > 2.0
+    assert [t.time_to_beat_us for t in raced[:-1]] == [None] * 3
+    facts = winner.facts[CONTEST]
+    assert (facts["of"], facts["behind"], facts["tied"], facts["chance"]) == (4, False, False, 1.0)
+    assert winner.why.endswith("100.0% sure to be the fastest of 4 timed in turns")
+    assert raced[0].facts[CONTEST]["ratio"] == pytest.approx(1.01, rel=1e-3) and raced[0].facts[CONTEST]["behind"]
+    assert raced[2].facts[CONTEST]["ratio"] == pytest.approx(3.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("status", "to_beat_us"), [(Status.CORRECT, 5.0), (Status.RUNTIME, 10.0)])
+def test_a_smaller_time_of_one_that_is_not_in_the_race_is_the_one_to_beat(bowl, status, to_beat_us):
+    """Its output is wrong here, and its time may be asked for no more."""
+    device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-5), wrong=lambda config: config["TILE"] == 7)
+    close = [bowl_trial(tile, time_us, width=0.2) for tile, time_us in ((5, 10.0), (6, 10.1))]
+    unlike = dataclasses.replace(bowl_trial(7, 5.0, verified=False), status=status)
+    notes, _ = compared(bowl, device, [*close, unlike])
+    assert notes.recorded[0][-1].time_to_beat_us == pytest.approx(to_beat_us, rel=1e-3)

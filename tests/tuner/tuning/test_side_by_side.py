@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tilewise.errors import StoreError, Unavailable
+from tilewise.tuner.tuning import side_by_side
 from tilewise.tuner.tuning.side_by_side import SideBySide
 from tilewise.tuner.tuning.tune import tune
 
@@ -96,3 +97,20 @@ def test_an_interruption_closes_the_devices_and_tells_those_that_work(devices, m
         SideBySide(lambda *given: seen.append(stopping.wait(60)), stopping=stopping, lost=print).run("abcd", devices)
     assert seen == [True] * 3
     assert all(device.closed for device in devices)
+
+
+def test_an_interruption_stops_all_lanes_and_closes_the_devices(devices, monkeypatch):
+    stopping, join, calls = threading.Event(), threading.Thread.join, []
+
+    def interrupted(thread, timeout=None):
+        calls.append(timeout)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        join(thread, timeout)
+
+    made = SideBySide(lambda number, item, device: stopping.wait(60), stopping=stopping, lost=lambda *about: None)
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.run("abc", devices)
+    assert stopping.is_set() and all(device.closed for device in devices)
+    assert calls == [None, *[side_by_side._STOP_SECONDS] * 3]

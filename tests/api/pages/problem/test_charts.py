@@ -8,7 +8,7 @@ import pytest
 from landscapes import landscape_of
 
 from tilewise.api.pages.problem.charts import Cell, heat_map
-from tilewise.api.pages.problem.importance import importances
+from tilewise.api.pages.problem.importance import _share, importances
 from tilewise.db.records import Status, Trial
 
 
@@ -148,3 +148,23 @@ def test_the_rival_is_the_fastest_trial_with_another_value():
     assert (found["A"].value, found["A"].trial, found["A"].ratio) == ("2", 2, 1.5)
     assert (found["B"].value, found["B"].trial, found["B"].ratio) == ("3", 3, 1.25)
     assert all(each.rival is None for each in importances(landscape_of(rows), None))
+
+
+@pytest.mark.parametrize(
+    ("codes", "logs", "share"),
+    [
+        ([], [], 0),
+        ([0], [1.0], 0),
+        ([0, 1], [1.0, 2.0], 0),
+        ([0, 0, 1], [1.0, 1.0, 2.0], 1),
+        ([0, 0, 1, 1], [1.0, 1.0, 1.0, 1.0], 0),
+        ([0, 0, 1, 1], [1.0, 2.0, 1.0, 2.0], 0),
+        ([0, 0, 1, 1], [1.0, 2.0, 3.0, 4.0], 0.7),
+        ([0, 0, 1, 2], [1.0, 2.0, 3.0, 7.0], 77 / 83),
+        ([0, 0], [1.0, 3.0], 0),
+        ([0, 0, 1], [1e-7, 1e-7, 0.0], 0),
+        ([0, 0, 1], [1e-5, 1e-5, 0.0], 1),
+    ],
+)
+def test_the_share_of_a_parameter_is_the_variance_that_it_explains(codes, logs, share):
+    assert _share(codes, logs) == pytest.approx(share)

@@ -118,3 +118,25 @@ def test_an_entry_that_would_take_much_memory_is_refused_before_it_is_parsed():
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_has_a_limit_that_it_may_reach(document, monkeypatch, pack):
+    text = encode(document[1])
+    size = len(text.decode())
+    monkeypatch.setattr(entry_stream, "_PIECE", 64)
+    monkeypatch.setattr(entry_stream, "LARGEST", size)
+    assert len(streamed(pack(text))) == 3
+    monkeypatch.setattr(entry_stream, "LARGEST", size - 1)
+    with pytest.raises(BadImport, match="it is more than 0 MiB when decompressed"):
+        streamed(pack(text))
+
+
+def test_the_limits_of_an_entry_and_of_a_file_are_told_in_mib(document, monkeypatch):
+    monkeypatch.setattr(entry_stream, "_PIECE", 1 << 22)
+    entry = b'{"entries": ["' + b"x" * ((10 << 20) + 1)
+    with pytest.raises(BadImport, match="it holds an entry of more than 10 MiB"):
+        streamed(entry)
+    monkeypatch.setattr(entry_stream, "LARGEST", 3 << 20)
+    with pytest.raises(BadImport, match="it is more than 3 MiB when decompressed"):
+        streamed(entry)

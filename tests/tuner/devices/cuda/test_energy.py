@@ -72,3 +72,36 @@ def test_the_counter_is_read_once_in_a_burst_that_is_long_beside_a_reading(board
 def test_of_a_counter_that_stands_still_there_is_no_energy(board):
     board.counts = False
     assert energy_per_run_uj(Job(lambda: None, ["kernel"]), RUN_US, board.counter) is None
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_graph_holds_each_run_after_what_resets_its_outputs(monkeypatch, resets):
+    done = []
+    graph = SimpleNamespace(replay=lambda: None)
+
+    class Capture:
+        def __init__(self, captured):
+            assert captured is graph
+
+        def __enter__(self):
+            done.append("begin")
+
+        def __exit__(self, *error):
+            done.append("end")
+
+    monkeypatch.setattr("torch.cuda.CUDAGraph", lambda: graph)
+    monkeypatch.setattr("torch.cuda.graph", Capture)
+    job = Job(lambda: done.append("run"), ["kernel"], before=(lambda: done.append("reset")) if resets else None)
+    assert energy._graph(job, 3) is graph
+    assert done == ["begin", *[*["reset"] * resets, "run"] * 3, "end"]
+
+
+@pytest.mark.parametrize(("settled_s", "measured_s"), [(0.5, 1.0), (2.0, 3.0)])
+def test_the_first_reading_comes_after_the_board_has_settled_and_the_last_a_second_later(
+    board, monkeypatch, settled_s, measured_s
+):
+    monkeypatch.setattr(energy, "_SETTLE_SECONDS", settled_s)
+    monkeypatch.setattr(energy, "SECONDS", measured_s)
+    began = board.now
+    energy_per_run_uj(Job(lambda: None, ["kernel"]), RUN_US, board.counter)
+    assert settled_s + measured_s <= board.now - began <= settled_s + measured_s + 4 * STEP_S

@@ -1,11 +1,13 @@
 """The bench process on a device whose clock is a test's: facts, drift, and repeats."""
 
+import errno
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.db.records import ENERGY, METRICS, Status
+from tilewise.kernels.spec import Buffer, Problem, Target
 from tilewise.tuner.devices.measured import bench_process
 from tilewise.tuner.devices.measured.accelerator import Failure, Job, State, turns
 from tilewise.tuner.devices.measured.bench_process import PAUSES, SECONDS, Bench
@@ -137,3 +139,159 @@ def test_a_race_in_which_one_config_fails_has_no_times_and_says_whether_the_proc
     bench.runtime.synchronize = lambda: None
     reply = bench.race(SimpleNamespace(), None, [{}, {}], 3)
     assert (reply.answer, reply.lost) == ([], lost)
+
+
+class Runtime:
+    """An accelerator whose launches are a function of the tensors, on the host's memory; `faults` are raised."""
+
+    place = reference_place = "cpu"
+    warm = False
+
+    def __init__(self, launch):
+        self.launch, self.waits, self.failing, self.launched = launch, 0, None, []
+        self.timer = SimpleNamespace(
+            name="events", samples_us=len, rounds_us=lambda jobs, rounds, warm: [[7.0] * rounds for _ in jobs]
+        )
+
+    def launcher(self, spec, problem, config, tensors):
+        def run():
+            self.launched.append(config["TILE"])
+            self.launch(config, tensors)
+            return ["code"]
+
+        return run
+
+    def synchronize(self):
+        self.waits += 1
+        if self.failing is not None:
+            raise self.failing
+
+    def failure(self, error):
+        return Failure(Outcome(Status.RUNTIME, f"{type(error).__name__}: {error}"), lost=isinstance(error, MemoryError))
+
+    def describe(self):
+        return SimpleNamespace(target=Target("nvidia", "a GPU", 20, 65536, 16, 2**31 - 1))
+
+    def kernel_names(self, spec, problem, config):
+        return ["kernel"]
+
+    def kernel_facts(self, kernels):
+        return {"kernels": kernels}
+
+    def reference(self):
+        return None
+
+    def state(self):
+        return State()
+
+
+def spec_of(bowl, **changes):
+    """Return a kernel that doubles a vector."""
+    buffers = {"x": Buffer((100,), "float32"), "out": Buffer((100,), "float32", "out")}
+    plain = {"buffers": lambda problem: buffers, "reference": lambda inputs: {"out": 2 * inputs["x"]}}
+    return replace(bowl.SPEC, **{**plain, **changes})
+
+
+PROBLEM = Problem("bowl", {"M": 100}, "float32")
+
+
+def doubled(config, tensors):
+    tensors["out"].copy_(2 * tensors["x"])
+
+
+def timed_bench(monkeypatch, launch):
+    made = Bench(Runtime(launch))
+    monkeypatch.setattr(bench_process, "time_adaptively", lambda sample, **limits: Timing(5.0))
+    return made
+
+
+def test_a_right_config_is_run_compared_and_timed(bowl, monkeypatch):
+    bench = timed_bench(monkeypatch, doubled)
+    reply = bench.measure(spec_of(bowl), PROBLEM, bowl.DEFAULT)
+    assert (reply.lost, reply.answer.status, reply.answer.timing.time_us) == (False, Status.CORRECT, 5.0)
+    assert reply.answer.facts["kernels"] == ["code"] and METRICS not in reply.answer.facts
+    assert (bench.runtime.launched, bench.runtime.waits) == ([1], 2)
+
+
+def test_a_wrong_config_is_not_timed_where_the_comparison_is_on_the_device(bowl, monkeypatch):
+    bench = timed_bench(monkeypatch, lambda config, tensors: tensors["out"].fill_(1.0))
+    outcome = bench.measure(spec_of(bowl), PROBLEM, bowl.DEFAULT).answer
+    assert outcome.status is Status.CORRECTNESS and outcome.reason.startswith("out: ") and outcome.timing is None
+    bench.runtime.reference_place = "cpu:0"
+    assert bench.measure(spec_of(bowl), PROBLEM, bowl.DEFAULT).answer.status is Status.CORRECT
+
+
+def test_a_config_that_writes_to_its_input_is_wrong_though_its_output_is_right(bowl, monkeypatch):
+    def spoils(config, tensors):
+        doubled(config, tensors)
+        tensors["x"][0] += 1
+
+    bench = timed_bench(monkeypatch, spoils)
+    bench.runtime.reference_place = "cpu:0"
+    outcome = bench.measure(spec_of(bowl), PROBLEM, bowl.DEFAULT).answer
+    assert (outcome.status, outcome.reason) == (Status.CORRECTNESS, "x: the kernel wrote to its input")
+
+
+@pytest.mark.parametrize(
+    ("error", "second", "reason", "lost"),
+    [
+        (ValueError("it fails"), None, "ValueError: it fails", False),
+        (MemoryError("gone"), None, "MemoryError: gone", True),
+        (ValueError("it fails"), OSError("no device"), "OSError: no device", True),
+        (OSError(errno.ENOSPC, "disk full"), None, "OSError: [Errno 28] disk full", True),
+        (OSError(errno.EACCES, "denied"), None, "PermissionError: [Errno 13] denied", False),
+    ],
+)
+def test_after_a_failure_the_device_is_tried_and_a_lost_one_or_a_full_disk_ends_the_process(
+    bowl, monkeypatch, error, second, reason, lost
+):
+    def fails(config, tensors):
+        raise error
+
+    bench = timed_bench(monkeypatch, fails)
+    bench.runtime.failing = second
+    spec = spec_of(bowl)
+    reply = bench.measure(spec, PROBLEM, bowl.DEFAULT)
+    assert (reply.answer.status, reply.answer.reason, reply.lost) == (Status.RUNTIME, reason, lost)
+    verdict = bench.verify(spec, PROBLEM, bowl.DEFAULT)
+    assert (verdict.answer.agreed, verdict.answer.status, verdict.lost) == (False, Status.RUNTIME, lost)
+    assert verdict.answer.reason == f"the launch failed: {reason}"
+
+
+def test_a_race_waits_for_the_device_at_its_end(bowl, monkeypatch):
+    bench = timed_bench(monkeypatch, doubled)
+    configs = [bowl.DEFAULT, bowl.BEST]
+    assert bench.race(spec_of(bowl), PROBLEM, configs, 3).answer == [[7.0] * 3] * 2
+    assert bench.runtime.waits == 1
+    assert bench.verify(spec_of(bowl), PROBLEM, bowl.DEFAULT).answer.agreed
+
+
+def test_the_tensors_of_the_last_problem_are_kept(bowl, monkeypatch):
+    bench, spec = timed_bench(monkeypatch, doubled), spec_of(bowl)
+    first = bench.arguments(spec, PROBLEM)
+    assert bench.arguments(spec, PROBLEM) is first
+    other = bench.arguments(spec, replace(PROBLEM, dims={"M": 101}))
+    assert other is not first and bench.arguments(spec, PROBLEM) is not first
+
+
+def test_without_a_reference_the_default_is_launched_or_the_first_small_config_that_runs(bowl, monkeypatch):
+    broken = set()
+
+    def launch(config, tensors):
+        if config["TILE"] in broken:
+            raise ValueError(f"{config['TILE']} does not compile")
+        doubled(config, tensors)
+
+    spec = spec_of(bowl, reference=None)
+    bench = timed_bench(monkeypatch, launch)
+    assert bench.measure(spec, PROBLEM, bowl.BEST).answer.status is Status.CORRECT
+    assert bench.runtime.launched == [5, 1] and bench.runtime.waits == 3
+    broken |= {1}
+    bench = timed_bench(monkeypatch, launch)
+    assert bench.measure(spec, PROBLEM, bowl.BEST).answer.status is Status.CORRECT
+    assert bench.runtime.launched == [5, 1, 1, 4] and bench.runtime.waits == 3
+    broken |= set(range(11))
+    outcome = timed_bench(monkeypatch, launch).measure(spec, PROBLEM, bowl.BEST).answer
+    assert outcome.reason == "ValueError: 5 does not compile"
+    with pytest.raises(ValueError, match=r"^1 does not compile$"):
+        bench._run_default(spec, PROBLEM, bench.arguments(spec, PROBLEM))

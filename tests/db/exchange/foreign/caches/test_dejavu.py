@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tilewise.db.exchange.foreign.caches.dejavu import _tuple
 from tilewise.db.exchange.import_file import About
 from tilewise.db.exchange.registry import detect, read
 from tilewise.db.records import Status
@@ -79,3 +80,14 @@ def test_a_bad_entry_is_refused_alone(changes, message):
 def test_a_file_without_its_parts_is_unusable():
     with pytest.raises(BadImport, match="not a usable file of triton-dejavu"):
         imported(cache=[])
+
+
+@pytest.mark.parametrize(("text", "values"), [("(1, 'x', True)", [1, "x", True]), ("()", []), (" (None,)", [None])])
+def test_a_key_is_a_tuple_of_values(text, values):
+    assert _tuple(text) == values
+
+
+@pytest.mark.parametrize("text", ["(", "f(1)", "('a', -'b')", "[1]", "1", "1\0", "{[]: 1}"])
+def test_any_other_key_is_refused(text):
+    with pytest.raises(ValueError, match=r"^its key is not a tuple of values$"):
+        _tuple(text)

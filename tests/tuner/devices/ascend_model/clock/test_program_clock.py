@@ -851,3 +851,57 @@ def test_a_choice_of_tensors_may_depend_on_data_if_only_their_places_differ():
     for unlike in (replace(other, sizes=(32,)), replace(other, base=4), replace(other, strides=(2,))):
         with pytest.raises(DependsOnContents, match=r"cannot follow arith\.select of tensors"):
             _either_view(UNKNOWN, one, unlike)
+
+
+PLACED = (
+    '%whole = "arith.fptosi"(%read) : (f32) -> i64',
+    '%at = "arith.index_cast"(%whole) : (i64) -> index',
+)
+
+
+def part(offset):
+    """Return the lines that take 64 elements of the tile at `offset`, and move and use them."""
+    view = "memref<64xf32, strided<[1], offset: ?>, #hivm.address_space<ub>>"
+    sizes = "static_sizes = array<i64: 64>, static_strides = array<i64: 1>"
+    dynamic = "operandSegmentSizes = array<i32: 1, 1, 0, 0>, static_offsets = array<i64: -9223372036854775808>"
+    exp = f'"hivm.hir.vexp"(%part, %part) <{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({view}, {view}) -> ()'
+    return f'%part = "memref.subview"(%a, %{offset}) <{{{dynamic}, {sizes}}}> : (UB, index) -> {view}', exp
+
+
+def test_a_part_of_a_tile_at_a_place_that_data_gives_takes_what_one_elsewhere_takes(run):
+    known, unknown = run(READ, *PLACED, *part("c0")), run(READ, *PLACED, *part("at"))
+    assert unknown.busy["V"] == known.busy["V"] == pytest.approx(COSTS.repeat_cycles["vexp"] + DISPATCH)
+    assert unknown.cycles == pytest.approx(known.cycles)
+    twice = run(READ, *PLACED, *part("at"), part("at")[1])
+    assert twice.busy["V"] == pytest.approx(2 * unknown.busy["V"])
+
+
+def test_a_size_that_data_gives_is_refused(run):
+    view = "memref<?xf32, strided<[1]>, #hivm.address_space<ub>>"
+    sized = "operandSegmentSizes = array<i32: 1, 0, 1, 0>, static_offsets = array<i64: 0>"
+    rest = "static_sizes = array<i64: -9223372036854775808>, static_strides = array<i64: 1>"
+    cut = f'%part = "memref.subview"(%a, %at) <{{{sized}, {rest}}}> : (UB, index) -> {view}'
+    with pytest.raises(DependsOnContents, match=r"cannot follow memref\.subview where it depends on tensor contents"):
+        run(READ, *PLACED, cut)
+
+
+@pytest.mark.parametrize("start", [0, 8, 16, 24, 64])
+def test_a_tile_seen_as_another_type_lies_where_it_lay(run, start):
+    """Its place decides which banks it shares with another operand."""
+    space = "#hivm.address_space<ub>"
+    whole, halves = f"memref<8192xf16, {space}>", f"memref<2048xf16, strided<[1], offset: ?>, {space}>"
+    words = f"memref<1024xf32, strided<[1], offset: ?>, {space}>"
+    sizes = f"static_offsets = array<i64: {2 * start}>, static_sizes = array<i64: 2048>"
+    attributes = f"operandSegmentSizes = array<i32: 1, 0, 0, 0>, {sizes}, static_strides = array<i64: 1>"
+    seen = (
+        f'%all = "hivm.hir.bitcast"(%a) : (UB) -> {whole}',
+        f'%cut = "memref.subview"(%all) <{{{attributes}}}> : ({whole}) -> {halves}',
+        f'%back = "hivm.hir.bitcast"(%cut) : ({halves}) -> {words}',
+    )
+    (near_lines, near), (far_lines, far) = buffer("near", "1024xf32", 4 * start), buffer("far", "1024xf32", 65536)
+
+    def added(name, kind):
+        adds = f"<{{operandSegmentSizes = array<i32: 2, 1, 0>}}> : ({kind}, {far}, {far}) -> ()"
+        return run(*seen, *near_lines, *far_lines, f'"hivm.hir.vadd"(%{name}, %far, %far) {adds}').busy["V"]
+
+    assert added("back", words) == added("near", near)

@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from places import HELPERS
@@ -11,6 +12,8 @@ from tilewise.benchmarks.model.mutations import compile_case, edited, try_change
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.executor import cube_ops
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault, Layout, View
 from tilewise.tuner.devices.ascend_model.executor.verification import judge, verify_compiled
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
@@ -177,3 +180,21 @@ def test_sums_that_are_stored_without_being_rounded_are_refused(case, target):
     found = judge(case.spec, case.problem, case.config, (other,), case.arguments, target.on_chip_bytes)
     assert (found.agreed, found.status) == (False, Status.CORRECTNESS)
     assert "stores f32 as f16 with pre_quant None" in found.reason
+
+
+@pytest.mark.parametrize(("columns", "refused"), [(64, False), (63, True), (80, False)])
+def test_a_bias_has_a_number_for_each_column_of_the_sums(columns, refused):
+    """Four fractals of 16 columns; the bias is in L1."""
+    op = Op("hivm.hir.mmadL1", (), (), {}, (), (), (), 7)
+    sums = View(-1, 0, 0, (4, 2, 16, 16), (512, 256, 16, 1), "f32")
+    bias = View(-1, 0, 0, (columns,), (1,), "f32")
+    product = SimpleNamespace(bias=0)
+    layout = Layout({"cbuf": 320, "cc": 8192})
+    if refused:
+        with pytest.raises(Fault, match=r"^mmadL1 \(operation 7\) adds a bias of 63 columns to 64$"):
+            cube_ops._bias(layout, [bias], product, sums, op)
+    else:
+        assert cube_ops._bias(layout, [bias], product, sums, op) is bias
+    assert cube_ops._bias(layout, [bias], SimpleNamespace(bias=None), sums, op) is None
+    with pytest.raises(Fault, match="uses bytes 0 to 324 of L1, where 320 are planned"):
+        cube_ops._bias(layout, [replace(bias, sizes=(81,))], product, sums, op)

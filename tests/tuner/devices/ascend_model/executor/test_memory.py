@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from tilewise.tuner.devices.ascend_model.executor.memory import (
+    STRAY_BYTES,
+    STRAYS,
+    Fault,
     Global,
+    Layout,
     OnChip,
     OutOfBounds,
     Unfilled,
@@ -18,6 +22,7 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
 )
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES
 
 OP = Op("hivm.hir.vadd", (), (), {}, (), (), (), 7)
 
@@ -49,12 +54,70 @@ def test_programs_have_memories_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "view",
-    [tile(32, 9), tile(0, 2, 8, strides=(16, 1)), tile(0, 4, strides=(-1,)), tile(-32, 4), tile(0, 4, offset=14)],
+    ("view", "first", "last"),
+    [
+        (tile(32, 9), 32, 68),
+        (tile(0, 2, 8, strides=(16, 1)), 0, 96),
+        (tile(0, 4, strides=(-1,)), -12, 4),
+        (tile(-32, 4), -32, -16),
+        (tile(0, 4, offset=14), 56, 72),
+        (tile(2, 32, dtype="f16"), 2, 66),
+        (tile(0, 2, 8, dtype="i1", strides=(512, 1)), 0, 65),
+    ],
 )
-def test_an_access_beyond_the_memory_is_refused_with_its_place(view):
-    with pytest.raises(OutOfBounds, match=r"vadd \(operation 7\) uses bytes .* of on-chip memory, which has 64"):
+def test_an_access_beyond_the_memory_is_refused_with_its_place(view, first, last):
+    with pytest.raises(OutOfBounds) as refused:
         OnChip(1, 64).read(view, OP)
+    assert str(refused.value) == f"vadd (operation 7) uses bytes {first} to {last} of on-chip memory, which has 64"
+
+
+@pytest.mark.parametrize("view", [tile(32, 8), tile(0, 2, 8), tile(12, 4, strides=(-1,)), tile(0, 2, offset=14)])
+def test_memory_may_be_used_up_to_its_last_byte(view):
+    OnChip(1, 64).write(view, 1.0, OP)
+
+
+LAYOUT = Layout({"ub": 64, "cbuf": 128, "cc": 32})
+
+
+@pytest.mark.parametrize(
+    ("space", "view", "first", "last"),
+    [
+        ("ub", tile(0, 16), None, None),
+        ("ub", tile(0, 17), 0, 68),
+        ("ub", tile(-4, 4), -4, 12),
+        ("cbuf", tile(64, 32), None, None),
+        ("cbuf", tile(64, 16, offset=16), None, None),
+        ("cbuf", tile(64, 16, offset=17), 68, 132),
+        ("cbuf", tile(60, 4), -4, 12),
+        ("cbuf", tile(68, 4, strides=(-1,)), -8, 8),
+        ("cbuf", tile(64, 3, 4, strides=(16, 1)), 0, 144),
+        ("cc", tile(192, 8), None, None),
+        ("cc", tile(192, 16, dtype="f16", offset=1), 2, 34),
+    ],
+)
+def test_a_view_lies_within_the_memory_of_its_space(space, view, first, last):
+    if first is None:
+        LAYOUT.require(view, space, OP)
+        return
+    with pytest.raises(OutOfBounds) as refused:
+        LAYOUT.require(view, space, OP)
+    name, size = ON_CHIP_NAMES[space], {"ub": 64, "cbuf": 128, "cc": 32}[space]
+    assert str(refused.value) == f"vadd (operation 7) uses bytes {first} to {last} of {name}, where {size} are planned"
+
+
+def test_a_view_of_global_memory_or_of_an_unplanned_space_is_not_on_chip():
+    with pytest.raises(Fault, match=r"vadd \(operation 7\) uses global memory as if it were on chip"):
+        LAYOUT.require(View(0, 0, 0, (4,), (1,), "f32"), "ub", OP)
+    with pytest.raises(OutOfBounds, match=r"uses bytes 0 to 16 of .*, where 0 are planned"):
+        LAYOUT.require(tile(0, 4), "ca", OP)
+
+
+def test_memories_lie_one_after_the_other_and_a_byte_is_named_by_its_own():
+    assert (LAYOUT.starts, LAYOUT.size) == ({"ub": 0, "cbuf": 64, "cc": 192}, 224)
+    spots = [LAYOUT.spot(byte) for byte in (0, 63, 64, 191, 192, 223)]
+    near, sums = ON_CHIP_NAMES["cbuf"], ON_CHIP_NAMES["cc"]
+    assert spots[:2] == ["on-chip byte 0", "on-chip byte 63"]
+    assert spots[2:] == [f"byte 0 of {near}", f"byte 127 of {near}", f"byte 0 of {sums}", f"byte 31 of {sums}"]
 
 
 def test_an_address_that_no_element_can_have_is_refused():
@@ -73,9 +136,31 @@ def test_masks_are_bits_in_rows_that_start_on_a_byte(columns):
     assert (row[:columns].astype(bool) == mask[1, 1]).all()
 
 
-def test_masks_that_start_within_a_byte_are_refused():
-    with pytest.raises(UnknownOperation, match="masks"):
-        OnChip(1, 64).read(tile(0, 2, 8, dtype="i1", strides=(12, 1)), OP)
+@pytest.mark.parametrize(
+    "view",
+    [
+        tile(0, 2, 8, dtype="i1", strides=(12, 1)),
+        tile(0, 2, 8, dtype="i1", offset=4),
+        tile(0, 2, 8, dtype="i1", strides=(16, 2)),
+    ],
+)
+def test_masks_that_start_within_a_byte_or_have_gaps_are_refused(view):
+    with pytest.raises(UnknownOperation, match=r"does not support the layout of the masks of vadd \(operation 7\)"):
+        OnChip(1, 64).read(view, OP)
+
+
+def test_masks_have_any_number_of_axes_and_a_column_may_lie_apart():
+    chip = OnChip(2, 64)
+    mask = np.random.default_rng(0).random((2, 2, 3, 5)) < 0.5
+    chip.write(tile(0, 2, 3, 5, dtype="i1", strides=(64, 16, 1)), mask, OP)
+    assert (chip.read(tile(0, 2, 3, 5, dtype="i1", strides=(64, 16, 1)), OP) == mask).all()
+    assert (chip.read(tile(8, 3, 1, dtype="i1", strides=(16, 8)), OP)[:, :, 0] == mask[:, 1, :, 0]).all()
+    assert (chip.read(tile(0, 5, dtype="i1", offset=16), OP) == mask[:, 0, 1]).all()
+
+
+def test_an_address_on_chip_does_not_depend_on_data():
+    with pytest.raises(UnknownOperation, match=r"that depend on data, as in vadd \(operation 7\)"):
+        OnChip(1, 64).read(tile(0, 2, offset=np.array([0])), OP)
 
 
 def test_bfloat16_is_rounded_as_torch_rounds_it():
@@ -133,6 +218,7 @@ def test_evenly_spaced_programs_are_one_window():
 def test_programs_anywhere_are_a_window_each_in_their_order():
     data = np.arange(12, dtype=np.float32)
     pieces = list(Global("x_ptr", data).pieces(window(np.array([0, 9, 4]), 3), 3, OP))
+    assert [part for part, _ in pieces] == [slice(0, 1), slice(1, 2), slice(2, 3)]
     assert [values[0].tolist() for _, values in pieces] == [[0, 1, 2], [9, 10, 11], [4, 5, 6]]
     pieces[1][1][...] = -1
     assert data[9:].tolist() == [-1, -1, -1]
@@ -166,6 +252,40 @@ def test_a_buffer_of_which_only_the_ends_are_known_reads_as_zeros_however_large_
     beyond = window((1 << 48) - 1, 3)
     assert buffer.stray(beyond, OP)
     assert buffer.with_strays(beyond, 1, 255).tolist() == [[0, 0, 0]]
+
+
+EDGE = STRAY_BYTES // 4
+
+
+@pytest.mark.parametrize(
+    ("view", "element"),
+    [
+        (window(0, 12), None),
+        (window(0, 0), None),
+        (window(0, 13), 12),
+        (window(-1, 12), -1),
+        (window(-1, 14), -1),
+        (window(12 + EDGE - 4, 4), 12 + EDGE - 1),
+        (window(12 + EDGE - 3, 4), None),  # too far beyond to be a stray read
+        (window(-EDGE, 4), -EDGE),
+        (window(-EDGE - 1, 4), None),
+        (window(np.array([0, 10]), 3), 12),
+        (window(np.array([3, -2]), 3), -2),
+        (window(0, 25, dtype="f16"), 24),
+    ],
+)
+def test_a_read_a_little_beyond_a_buffer_is_a_stray_one(view, element):
+    size = 24 if view.dtype == "f16" else 12
+    told = "" if element is None else f"vadd (operation 7) uses element {element} of x_ptr, which has {size}"
+    assert Global("x_ptr", np.zeros(12, np.float32)).stray(view, OP) == told
+
+
+def test_strays_are_made_of_a_byte_and_the_others_are_those_held():
+    buffer = Global("x_ptr", np.arange(4, dtype=np.int32))
+    found = buffer.with_strays(window(np.array([-2, 2, 9]), 2, 3, strides=(3, 1), dtype="i32"), 3, STRAYS[0])
+    assert found.tolist() == [[[-1, -1, 0], [1, 2, 3]], [[2, 3, -1], [-1, -1, -1]], [[-1] * 3] * 2]
+    assert buffer.with_strays(window(3, 2, dtype="i32"), 1, STRAYS[1]).tolist() == [[3, 0x7B7B7B7B]]
+    assert np.isnan(buffer.with_strays(window(4, 2), 1, STRAYS[0])).all()
 
 
 @pytest.mark.parametrize(

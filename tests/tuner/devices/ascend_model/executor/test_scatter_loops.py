@@ -7,6 +7,7 @@ from loop_lines import ANYWHERE, BUFFER, ELEMENT, END, ON_CHIP, Watched, number,
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor
 from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Race, Unordered
 from tilewise.tuner.devices.ascend_model.executor.memory import OutOfBounds
+from tilewise.tuner.devices.ascend_model.executor.scatter_loops import _LONGEST, OneByOne, _enough, _last, _same
 
 TRIPS = 100
 
@@ -260,3 +261,37 @@ def test_a_tile_that_every_trip_stores_does_not_run_before_a_loop_that_is_execut
         lines = tuple(line.replace(name, kind).replace("GLOBAL", "#hivm.address_space<gm>") for line in lines)
     found, one_by_one = run(*lines, programs=1)
     assert one_by_one and found[4088:].tolist() == [0] * 8
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kept"),
+    [
+        ([], []),
+        ([5], [0]),
+        ([0] * 10, [0, 1, 2, 3, 9]),  # the first follows none; then one follows itself three times; the last
+        ([0, 1] * 6, [0, 1, 2, 3, 4, 5, 6, 9, 10, 11]),
+        ([0, 1, 1, 1, 1, 1, 1, 1, 1, 0], [0, 1, 2, 3, 4, 8, 9]),
+        ([0] * 5 + [1] * 5 + [0] * 5, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 14]),
+        ([0, 0, 0, 1] * 4, [0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 14, 15]),
+        ([2, 0, 1] * 5 + [2], [*range(10), 13, 14, 15]),
+    ],
+)
+def test_trips_are_kept_until_their_kinds_have_followed_one_another_in_all_ways(kinds, kept):
+    assert _enough(kinds) == kept
+
+
+def test_of_too_many_kinds_trips_are_made_one_by_one():
+    assert len(_enough([*range(_LONGEST)])) == _LONGEST
+    with pytest.raises(OneByOne):
+        _enough([*range(_LONGEST + 1)])
+
+
+def test_the_last_chosen_trip_of_each_program():
+    chosen = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]], bool)
+    assert _last(chosen).astype(int).tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
+
+
+def test_masks_are_the_same_if_each_is():
+    one, other = np.ones(2), np.ones(2)
+    assert _same((one, other), (one, other)) and _same((), ())
+    assert not _same((one,), (other,)) and not _same((one,), (one, other)) and not _same((one, other), (one, one))

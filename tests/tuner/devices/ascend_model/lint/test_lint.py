@@ -1,9 +1,11 @@
 """Findings in compiled code: each rule on a kernel with that habit, and nothing on one without."""
 
+import json
+import os
 from types import SimpleNamespace
 
 import pytest
-from places import HELPERS
+from places import HELPERS, ROOT
 
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
@@ -160,6 +162,41 @@ def test_findings_below_the_least_share_are_left_out_and_the_dearest_come_first(
 def test_a_kernel_that_cannot_be_compiled_is_one_clear_error(linted):
     with pytest.raises(Unavailable, match=r"cannot lint block_fp8_gemm: Ascend910B4 has no 8-bit floats \(fp8\); "):
         linted("block_fp8_gemm", "float8_e4m3fn", M=256, N=256, K=256)
+
+
+PRODUCT, ROWS = {"M": 1024, "N": 1024, "K": 1024}, {"M": 320, "N": 256}
+LINTED = {
+    "columns wrapped": ("WRAPPED", "float16", {}, PRODUCT),
+    "rows wrapped": ("WRAPPED_ROWS", "float16", {}, PRODUCT),
+    "a stride at run time": ("RUN_TIME_STRIDE", "float16", {}, PRODUCT),
+    "whole tiles": ("MASKED", "float16", {}, PRODUCT),
+    "tails": ("MASKED", "float16", {}, {"M": 1008, "N": 1008, "K": 1008}),
+    "far rows": ("MASKED", "float16", {}, {"M": 128, "N": 65536, "K": 256}),
+    "too large for two buffers": ("MASKED", "float16", {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 512}, PRODUCT),
+    "too large": ("MASKED", "float16", {"BLOCK_M": 256, "BLOCK_N": 256}, PRODUCT),
+    "an added mask": ("ADDED_MASK", "float16", {}, {"M": 64, "N": 101}),
+    "counted": ("COUNTED", "int32", {}, ROWS),
+    "wide integers": ("WIDE", "int32", {}, ROWS),
+    "copied rows": ("COPIED", "int32", {}, ROWS),
+    "listed rows": ("LISTED", "int32", {}, ROWS),
+    "an idle wave": ("row_reduce", "float32", {}, {"M": 4096, "N": 4096}),
+    "two launches": ("sum_all", "float32", {}, {"N": 2**22}),
+}
+_PLACES = ("file", "line", "cause", "cause_file")
+FINDINGS = ROOT / "tests/golden/findings.json"
+"""All that is found in each of them. `WRITE_FINDINGS=1 pytest` on this file writes it anew, if a change is meant."""
+
+
+def test_findings_are_to_the_letter_those_of_the_kept_file(linted):
+    """Most of these are compiled for the other tests here."""
+    now = {}
+    for case, (name, dtype, tile, dims) in LINTED.items():
+        found = linted(name, dtype, tile, min_share=0.0, **dims)
+        rows = [finding.to_json(found.time_us) for finding in found.findings]
+        now[case] = [{key: value for key, value in row.items() if key not in _PLACES} for row in rows]
+    if os.environ.get("WRITE_FINDINGS"):
+        FINDINGS.write_text(json.dumps(now, indent=1) + "\n")
+    assert now == json.loads(FINDINGS.read_text())
 
 
 def test_every_rule_has_a_summary_and_a_help_of_whole_sentences():

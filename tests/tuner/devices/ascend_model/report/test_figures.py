@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from types import SimpleNamespace
 
 import pytest
+from places import ROOT
 
 from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, VECTOR_PIPES, ProgramTime, S, V
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime
@@ -183,6 +184,10 @@ def test_lanes_ticks_and_launches_have_their_places():
     lines = [(line.get("x1"), line.get("x2"), line.get("y1"), line.get("y2")) for line in named(root, "line")]
     assert lines[:2] == [("150", "1190", "68", "68"), ("150", "1190", "102", "102")]
     assert len(lines) == 8
+
+
+def test_a_drawing_is_to_the_letter_that_of_the_kept_file():
+    assert drawing(TWO) == (ROOT / "tests/golden/timeline.svg").read_text()
 
 
 def test_an_analysis_lies_between_the_factors_of_its_class(monkeypatch):
