@@ -198,12 +198,16 @@ class Launch:
     The function's arguments are taken by name from `constants`, the buffers and scratch, the scalars and the config.
     `descriptors`: the function makes tensor descriptors (`tl.make_tensor_descriptor`), which need memory beside the
     arguments; the launch provides an allocator for it.
+    `blocks`: buffers that the function takes as tensor descriptors made by the host, each with the block, a size per
+    axis, that the function loads or stores. Nothing is made on the device then, which saves 1 to 2 us. A descriptor's
+    axes are in the order of the memory, the contiguous one last: those of a transposed buffer and its block are turned.
     """
 
     function: Any
     grid: tuple[int, ...]
     constants: Mapping[str, Value] = field(default_factory=dict)
     descriptors: bool = False
+    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +249,12 @@ class Dot:
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
     operand is loaded, `operand_rows` the number of rows in which those of both are, 0 where it is unknown. `described`:
-    tiles are loaded through tensor descriptors. `specialised`: one group of warps loads, and two others multiply.
-    `chained`: each trip needs the results of the one before, as attention does. `rescaled`: each trip's products are
-    multiplied by scales before they are added up. `alone`: nothing is computed beside the product, so that it needs
-    cube cores only on Ascend. Otherwise vector cores do `epilogue` operations for each of a tile's sums, or each trip
-    multiplies twice, as attention with heads of `head` elements does.
+    tiles are loaded through tensor descriptors, which the host makes if they are `handed`. `specialised`: one group of
+    warps loads, and `groups` others multiply. `chained`: each trip needs the results of the one before, as attention
+    does. `rescaled`: each trip's products are multiplied by scales before they are added up. `alone`: nothing is
+    computed beside the product, so that it needs cube cores only on Ascend. Otherwise vector cores do `epilogue`
+    operations for each of a tile's sums, or each trip multiplies twice, as attention with heads of `head` elements
+    does.
     """
 
     m: int
@@ -269,6 +274,8 @@ class Dot:
     alone: bool = False
     epilogue: float = 0.0
     head: int = 0
+    groups: int = 2
+    handed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -596,7 +603,15 @@ def _grid(grid: object) -> str:
 def _launches(launches: object) -> str:
     if not isinstance(launches, Sequence) or not all(isinstance(launch, Launch) for launch in launches):
         return f"{cut(launches)}; expected a list of Launch"
-    return next(filter(None, (_grid(launch.grid) for launch in launches)), "")
+    return next(filter(None, (_grid(launch.grid) or _blocks(launch.blocks) for launch in launches)), "")
+
+
+def _blocks(blocks: object) -> str:
+    fits = isinstance(blocks, Mapping) and all(
+        isinstance(block, tuple) and all(isinstance(size, int) and size > 0 for size in block)
+        for block in blocks.values()
+    )
+    return "" if fits else f"the blocks {cut(blocks)}; expected a tuple of sizes from 1 for each buffer's name"
 
 
 def _outputs(outputs: object) -> str:

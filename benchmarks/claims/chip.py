@@ -336,6 +336,21 @@ def _products_words(raw: Raw) -> str:
     )
 
 
+def _products_h100(raw: Raw) -> str:
+    rows = [row for name in ("h100-matrix", "h100-block-fp8") for row in raw[name]["rows"]]
+    return ", ".join(
+        f"{row['kernel']} {shape_text(row['dims'])} {row['dtype']} {row['torch_us'] / row['tuned_us']:.1%}"
+        for row in rows
+    )
+
+
+def _products_h100_words(raw: Raw) -> str:
+    wide = [row for row in raw["h100-matrix"]["rows"] if row["dtype"] == "bfloat16"]
+    shares = ", ".join(f"{row['torch_us'] / row['tuned_us']:.1%}" for row in wide)
+    chosen = sum(row["config"]["VARIANT"] == "hopper" for row in wide)
+    return f"On an H100 the five bfloat16 rows reach {shares}; {chosen} of the five tuned configs are `hopper`"
+
+
 def _energy(raw: Raw) -> str:
     """Return how much each config takes of the energy of the one found by time, with the range of its measurements."""
     return "; ".join(
@@ -469,6 +484,29 @@ CHIP = (
         "plain 67.0% to 71.0% and one query 96.2% to 98.9% (commit 88df040).",
     ),
     Claim(
+        name="matrix-h100",
+        question="Matrix products on an H100, `gemm` with the variant `hopper`: PyTorch's time as a share of the tuned "
+        "kernel's",
+        figure=_products_h100,
+        cases=lambda raw: (
+            f"{len(raw['h100-matrix']['rows'])} shapes of gemm, one tuning each of 60 trials or 20 s, and "
+            f"{len(raw['h100-block-fp8']['rows'])} of block_fp8_gemm of 200 trials or 18 s; "
+            f"{raw['h100-matrix']['rounds']} runs in turns, a process for each kernel"
+        ),
+        files=("docs/results/h100-matrix.json", "docs/results/h100-block-fp8.json"),
+        places=(Place("docs/kernels.md", _products_h100_words),),
+        about=(
+            "kernels/jit/matrix",
+            "kernels/jit/gemm.py",
+            "kernels/matrix/gemm.py",
+            "benchmarks/gpu/matrix.py",
+            *_TENSOR_CORES,
+        ),
+        designed="the variant and its space, with all shapes of gemm in sight",
+        not_designed="PyTorch, which ran as installed, and block_fp8_gemm, as it was",
+        note="The aim of 100% with few rows is missed at 64 and 256, where the p20 to p80 ranges of both overlap.",
+    ),
+    Claim(
         name="matrix-h200",
         question="Matrix products on an H200: PyTorch's time (cuBLAS) as a share of the tuned kernel's",
         figure=_products,
@@ -577,8 +615,9 @@ CHIP = (
         about=("kernels/jit/topk_sorted.py", "kernels/vector/topk_gating.py", *_TUNING),
         designed="the variant and the prior's count of instructions, with the last shape in sight",
         not_designed="nothing",
-        note="The aim of 90% is missed. In the earlier run the new variant could not be compiled ahead, so that only "
-        "`selected` was tuned. On an H200, whose memory is faster, the share will be smaller; it was not measured.",
+        note="The aim of 90% is met at the last shape, the only one beyond the L2 cache. In the earlier run the "
+        "variant could not be compiled ahead, so that only `selected` was tuned. On an H200, whose memory is faster, "
+        "the share will be smaller; it was not measured.",
     ),
     Claim(
         name="timing-methods",

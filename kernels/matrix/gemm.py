@@ -4,7 +4,10 @@
 descriptors, which compute capability 9.0 does without registers and address arithmetic; rows must be multiples of 16
 bytes. Its programs may be as many as the multiprocessors (`PROGRAMS`), each with several tiles in turn. `SPLIT_K`
 divides the sums of few tiles among more programs; a second launch adds the parts up, always in the same order.
-`masked`, the variant for Ascend, masks its loads along every axis, so that they become transfers to a cube core's L1.
+`hopper`, in Gluon, is for 16-bit inputs on compute capability 9.0 and needs Triton 3.6 or newer (see
+`jit/matrix/gemm_hopper.py`): one warp loads tiles by descriptors that the host makes, and one or two groups of warps
+multiply. `masked`, the variant for Ascend, masks its loads along every axis, so that they become transfers to a cube
+core's L1.
 
 Outputs have the dtype of their inputs, those of 8-bit floats are bfloat16, and those of int8 are int32, or bfloat16
 where a scale, bias or activation follows. float32 and int8 are for Ascend. `column_major` means that b is stored as
@@ -63,6 +66,7 @@ _PARTS = "tilewise.kernels.jit.gemm:gemm_parts_kernel"
 _SUM = "tilewise.kernels.jit.gemm:gemm_sum_kernel"
 _DESCRIPTORS = "tilewise.kernels.jit.gemm:gemm_descriptors_kernel"
 _MASKED = "tilewise.kernels.jit.gemm:gemm_masked_kernel"
+_HOPPER = "tilewise.kernels.jit.matrix.gemm_hopper:gemm_hopper_kernel"
 
 _COLUMN_MAJOR = Flag("column_major", (False, True))
 _BIAS = Flag("bias", (False, True))
@@ -73,6 +77,9 @@ _FAST_SUMS = Flag("fast_sums", (False, True))
 
 _EXACT_TERMS = 128
 """Terms that tensor cores add up before their sum of 8-bit products is added to a float32 one."""
+
+_WIDE_ROWS = 64
+"""Rows of an instruction's product on Hopper (`wgmma`)."""
 
 _SUM_M, _SUM_N = 4, 256
 """The tile of the launch that adds up parts: enough programs for a few rows, and loads of 16 bytes per thread."""
@@ -85,6 +92,18 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
 def _tiles(config: Config, problem: Problem) -> int:
     m, n, _ = _sizes(problem)
     return ceil_div(m, int(config["BLOCK_M"])) * ceil_div(n, int(config["BLOCK_N"]))
+
+
+def _is_swapped(config: Config) -> bool:
+    """Return whether columns of b are the rows of an instruction's product, which are 64 at least."""
+    return config["VARIANT"] == "hopper" and int(config["BLOCK_M"]) < _WIDE_ROWS
+
+
+def _groups(config: Config) -> int:
+    """Return how many groups of warps multiply beside one that loads; 0 if all warps do both."""
+    if config["VARIANT"] == "hopper":
+        return 2 if int(config["BLOCK_N" if _is_swapped(config) else "BLOCK_M"]) >= 2 * _WIDE_ROWS else 1
+    return 2 if config.get("WARP_SPECIALIZE", False) else 0
 
 
 def _part(config: Config, problem: Problem) -> int:
@@ -149,6 +168,10 @@ def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     grid = (min(tiles, int(config.get("PROGRAMS", 0)) or tiles),)
     if config["VARIANT"] == "masked":
         return [Launch(_MASKED, grid, {"INTEGER": problem.dtype == "int8"})]
+    if config["VARIANT"] == "hopper":
+        shape = {"SWAP": _is_swapped(config), "GROUPS": _groups(config), "NUM_STAGES": int(config["num_stages"])}
+        block_m, block_n = int(config["BLOCK_M"]), int(config["BLOCK_N"])
+        return [Launch(_HOPPER, grid, shape, blocks={"a_ptr": (block_m, block_k), "b_ptr": (block_k, block_n)})]
     exact = {
         "FP8": _has_float8(problem),
         "EXACT_TERMS": 0 if _FAST_SUMS.of(problem) else min(_EXACT_TERMS, block_k),
@@ -179,28 +202,29 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     split, item, least = int(config["SPLIT_K"]), problem.item_bytes, SPEC.bytes(problem)
     read = item * k * (ceil_div(n, block_n) * m + ceil_div(m, block_m) * n)
     parts = 2 * 4 * m * n * split if split > 1 else 0
+    rows, cols = Axis("M", m, block_m, block_m), Axis("N", n, block_n, block_n)
+    if _is_swapped(config):
+        rows, cols = cols, rows
     return Tiling(
-        axes=(
-            Axis("M", m, block_m, block_m),
-            Axis("K", k, _part(config, problem), block_k),
-            Axis("N", n, block_n, block_n),
-        ),
+        axes=(rows, Axis("K", k, _part(config, problem), block_k), cols),
         streamed_bytes=(block_m + block_n) * block_k * item,
         resident_bytes=4 * block_m * block_n,
         traffic=(read + parts + ITEM_BYTES[_out_dtype(problem)] * m * n) / least,
         dot=Dot(
-            block_m,
-            block_n,
+            rows.block,
+            cols.block,
             block_k,
-            stages=buffered(block_m, int(config.get("num_stages", 2))),
+            stages=buffered(rows.block, int(config.get("num_stages", 2))),
             shared_bytes=_stored_bytes(config),
             splits=split,
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
             row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
             operand_rows=block_m + (block_n if _COLUMN_MAJOR.of(problem) else block_k),
-            described=config["VARIANT"] == "descriptors",
-            specialised=bool(config.get("WARP_SPECIALIZE", False)),
+            described=config["VARIANT"] in ("descriptors", "hopper"),
+            specialised=_groups(config) > 0,
+            groups=max(1, _groups(config)),
+            handed=config["VARIANT"] == "hopper",
             alone=not _has_epilogue(problem),
             epilogue=_epilogue(problem),
         ),
@@ -229,7 +253,10 @@ def _epilogue(problem: Problem) -> float:
 
 
 def _stored_bytes(config: Config) -> int:
-    """Return the shared memory from which a descriptor stores a part of a tile of 16-bit numbers."""
+    """Return the shared memory from which a part of a tile of 16-bit numbers is stored: by a descriptor, or half at a
+    time by threads that exchange them there, which a transposed tile is not."""
+    if config["VARIANT"] == "hopper":
+        return 0 if _is_swapped(config) else int(config["BLOCK_M"]) * int(config["BLOCK_N"])
     if config["VARIANT"] != "descriptors":
         return 0
     return 2 * int(config["BLOCK_M"]) * int(config["BLOCK_N"]) // int(config["PARTS_N"])
@@ -303,7 +330,16 @@ def _has_descriptors(problem: Problem, target: Target) -> bool:
 def _variants(problem: Problem, target: Target) -> Sequence[Value]:
     if target.family == "ascend":
         return ["masked"]
-    return ["pointers", "descriptors"] if _has_descriptors(problem, target) else ["pointers"]
+    if not _has_descriptors(problem, target):
+        return ["pointers"]
+    hopper = target.capability == 90 and problem.item_bytes == 2
+    return ["pointers", "descriptors", *(["hopper"] if hopper else [])]
+
+
+def _group_m(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return rows of tiles to work on together: 2 where there are not many more, as their operands share the L2."""
+    few = target.family == "nvidia" and problem.dims["M"] <= 256
+    return [1, 2, 4, 8, 16] if few else [1, 4, 8, 16]
 
 
 def _programs(problem: Problem, target: Target) -> Sequence[Value]:
@@ -324,8 +360,8 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
     """
     if target.family != "nvidia":
         return True
-    groups = 2 if config.get("WARP_SPECIALIZE", False) else 1
-    rows, cols, warps = int(config["BLOCK_M"]), int(config["BLOCK_N"]), groups * int(config["num_warps"])
+    rows, cols = int(config["BLOCK_M"]), int(config["BLOCK_N"])
+    warps = max(1, _groups(config)) * int(config["num_warps"])
     exact = _has_float8(problem) and not _FAST_SUMS.of(problem)
     return sums_hold(rows, cols, warps) and (not exact or rows * cols / (32 * warps) + cols / 2 <= 192)
 
@@ -349,9 +385,17 @@ def _parts_hold(config: Config, problem: Problem, target: Target) -> bool:
 def _variant_holds(config: Config, problem: Problem, target: Target) -> bool:
     if config["VARIANT"] == "descriptors":
         return int(config["BLOCK_N"]) // int(config["PARTS_N"]) >= 16
-    if config["VARIANT"] == "masked":
+    if config["VARIANT"] in ("masked", "hopper"):
         return True
     return not config.get("PROGRAMS", 0) and config.get("PARTS_N", 1) == 1 and not config.get("WARP_SPECIALIZE", False)
+
+
+def _hopper_holds(config: Config, problem: Problem, target: Target) -> bool:
+    if config["VARIANT"] != "hopper":
+        return True
+    side = int(config["BLOCK_N" if _is_swapped(config) else "BLOCK_M"])
+    plain = config["PARTS_N"] == 1 and not config["WARP_SPECIALIZE"] and config["num_warps"] == 4
+    return plain and side >= _WIDE_ROWS and int(config["BLOCK_K"]) >= 64 and int(config["num_stages"]) >= 3
 
 
 def _programs_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -446,7 +490,7 @@ def _small_tiles(problem: Problem, target: Target) -> Config:
 SPEC = KernelSpec(
     name="gemm",
     summary="out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])",
-    function=(_POINTERS, _PARTS, _SUM, _DESCRIPTORS, _MASKED),
+    function=(_POINTERS, _PARTS, _SUM, _DESCRIPTORS, _MASKED, _HOPPER),
     dims=("M", "N", "K"),
     dtypes=("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32", "int8"),
     flags=(_COLUMN_MAJOR, _BIAS, _ACTIVATION, _SCALED, _FAST_SUMS),
@@ -455,7 +499,7 @@ SPEC = KernelSpec(
         Parameter("BLOCK_M", _block_m),
         Parameter("BLOCK_N", _block_n),
         Parameter("BLOCK_K", _block_k),
-        Parameter("GROUP_M", lambda problem, target: [1, 4, 8, 16]),
+        Parameter("GROUP_M", _group_m),
         Parameter("SPLIT_K", _split_k),
         Parameter("PROGRAMS", _programs),
         Parameter("PARTS_N", _only_descriptors(1, 2)),
@@ -477,6 +521,10 @@ SPEC = KernelSpec(
         Constraint(
             "WARP_SPECIALIZE needs four warps, 128 rows, one part, and 8-bit b in column-major order",
             _specialised_holds,
+        ),
+        Constraint(
+            "hopper takes four warps, one part, BLOCK_K of 64 and three stages or more, and 64 rows or columns or more",
+            _hopper_holds,
         ),
         Constraint("2 to 128 sums of a tile per thread", _registers_hold),
         Constraint("GROUP_M is at most the number of rows of tiles", group_holds),

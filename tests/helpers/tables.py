@@ -159,7 +159,10 @@ def _row(buffer: Buffer) -> list[Any]:
 
 
 def _launched(spec: KernelSpec, config: Config, problem: Problem) -> list[Any]:
-    launches = [[launch.grid, dict(launch.constants), launch.descriptors] for launch in spec.plan(config, problem)]
+    launches = [
+        [launch.grid, dict(launch.constants), launch.descriptors, *([dict(launch.blocks)] if launch.blocks else [])]
+        for launch in spec.plan(config, problem)
+    ]
     scratch = {name: buffer.bytes for name, buffer in spec.scratch(config, problem).items()}
     return [launches, scratch, astuple(spec.tiling(config, problem))]
 

@@ -16,6 +16,7 @@ from tilewise.errors import BadSpec
 from tilewise.kernels.function_slice import function_slice, package_of
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors, Value
 from tilewise.kernels.validated_callback import raised
+from tilewise.tuner.measure.tensor_descriptors import describers
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 
 __all__ = [
@@ -58,7 +59,7 @@ def launcher(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensor
 
     Everything is bound beforehand. The function returns each launch's result: a compiled kernel on a real device.
     """
-    steps = [_bound(spec, problem, config, launch, tensors) for launch in spec.plan(config, problem)]
+    steps = [_bound(spec, problem, config, step, tensors) for step in spec.plan(config, problem)]
     return lambda: [step() for step in steps]
 
 
@@ -70,12 +71,15 @@ def launch(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors)
 def compiled(spec: KernelSpec, problem: Problem, config: Config) -> Iterator[Any]:
     """Compile the config's kernels one by one without tensors or launches, as launches on aligned tensors would."""
     import torch
+    from triton.runtime.jit import MockTensor
 
     buffers = {**spec.buffers(problem), **spec.scratch(config, problem)}
     dtypes = {name: getattr(torch, buffer.dtype) for name, buffer in buffers.items()}
     for step in spec.plan(config, problem):
         function = resolve_function(spec, step.function)
         arguments = arguments_of(spec, problem, config, step, dtypes, function)
+        describe = describers(spec, problem, config, step, function)
+        arguments |= {name: of(MockTensor(dtypes[name])) for name, of in describe.items()}
         with_defaults = {n: p.default for n, p in _parameters(function).items() if p.default is not p.empty} | arguments
         # only positional arguments may be dtypes
         ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]
@@ -85,6 +89,8 @@ def compiled(spec: KernelSpec, problem: Problem, config: Config) -> Iterator[Any
 def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:
     function = resolve_function(spec, step.function)
     arguments = arguments_of(spec, problem, config, step, tensors, function)
+    describe = describers(spec, problem, config, step, function)
+    arguments |= {name: of(tensors[name]) for name, of in describe.items()}
     options = {} if interpreted(function) else options_of(spec, config)  # the interpreter has no compile options
     run = functools.partial(function[step.grid], **arguments, **options)
     return with_allocator(run) if step.descriptors else run

@@ -120,7 +120,7 @@ class _Kernel:
         self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, dot: Dot, target: Target
     ) -> None:
         self._tiling, self._dot, self._cores = tiling, dot, target.cores
-        groups = 2 if dot.specialised else 1
+        groups = dot.groups if dot.specialised else 1
         warps = int(config.get("num_warps", 4))
         threads = 32 * (warps * groups + (4 if dot.specialised else 0))
         sums = dot.m * dot.n / (32 * warps * groups)
@@ -177,7 +177,7 @@ class _Kernel:
             ends = _LATENCY + dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
             total += (1.0 if hidden else tiles) * ends
         if counted.starts:
-            total += _DESCRIPTORS * (1 if dot.programs else tiles) if dot.described else 0.0
+            total += _DESCRIPTORS * (1 if dot.programs else tiles) if dot.described and not dot.handed else 0.0
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
         return total
 
@@ -186,7 +186,7 @@ class _Kernel:
         multiplies."""
         dot = self._dot
         scaling = _RESCALING * dot.m * dot.n / _LANES
-        together = 2 if dot.specialised else self._resident
+        together = dot.groups if dot.specialised else self._resident
         return max(product, scaling, (product + scaling) / together)
 
     def _operand_reads(self) -> float:

@@ -17,6 +17,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, KernelSpec, Problem
 from tilewise.tuner.lookup.resolve import Match
 from tilewise.tuner.measure.launch import arguments_of, interpreted, options_of, resolve_function, with_allocator
+from tilewise.tuner.measure.tensor_descriptors import describers, with_descriptors
 from tilewise.tuner.runtime.call_signature import NO_FLAGS, signature_from_buffers
 from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
 from tilewise.tuner.runtime.torch_custom_op import custom_op
@@ -174,7 +175,9 @@ class Operator:
             wanted = tuple(name for name in values if name in buffers or name in scratch)
             fixed = {name: value for name, value in values.items() if name not in wanted}
             options = {} if interpreted(function) else options_of(spec, config)
-            run = partial(function.run, grid=step.grid, warmup=False, **fixed, **options)
+            run: Callable[..., Any] = partial(function.run, grid=step.grid, warmup=False, **fixed, **options)
+            describe = describers(spec, problem, config, step, function)
+            run = with_descriptors(run, describe) if describe else run
             steps.append((with_allocator(run) if step.descriptors else run, wanted))
         return _Plan(
             buffers=buffers,

@@ -82,7 +82,8 @@ def test_the_tiling_has_as_many_programs_as_a_launch(name, sizes):
 )
 def test_descriptors_are_for_rows_of_whole_16_bytes(sizes, flags, dtype, described):
     found = {config["VARIANT"] for config in enumerate_space(GEMM, problem(*sizes, dtype, **flags), HOPPER).configs}
-    assert found == ({"pointers", "descriptors"} if described else {"pointers"})
+    hopper = {"hopper"} if dtype == "float16" else set()
+    assert found == ({"pointers", "descriptors"} | hopper if described else {"pointers"})
     if dtype == "float16":
         older = enumerate_space(GEMM, problem(*sizes, dtype, **flags), TARGETS["older"])
         assert {config["VARIANT"] for config in older.configs} == {"pointers"}
@@ -108,7 +109,8 @@ def test_sums_are_divided_only_where_tiles_are_few_and_no_part_is_empty():
 
 
 def test_a_warp_specialised_tile_may_be_twice_as_large():
-    configs = enumerate_space(GEMM, problem(8192, 8192, 8192), HOPPER).configs
+    space = enumerate_space(GEMM, problem(8192, 8192, 8192), HOPPER).configs
+    configs = [config for config in space if config["VARIANT"] != "hopper"]
     sums = {
         specialised: max(
             c["BLOCK_M"] * c["BLOCK_N"] / c["num_warps"] for c in configs if c["WARP_SPECIALIZE"] == specialised
@@ -237,9 +239,44 @@ def test_only_8_bit_products_are_added_up_exactly_and_only_if_that_is_wanted(mon
 )
 def test_sums_are_kept_in_registers_with_those_of_an_exact_instruction(dtype, flags, tile, warps, held):
     (rule,) = (each for each in GEMM.constraints if each.rule == "2 to 128 sums of a tile per thread")
-    config = {"BLOCK_M": tile[0], "BLOCK_N": tile[1], "num_warps": warps}
+    config = {"VARIANT": "pointers", "BLOCK_M": tile[0], "BLOCK_N": tile[1], "num_warps": warps}
     assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), HOPPER) is held
     assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), TARGETS["ascend"])
+
+
+def hopper(sizes, **flags):
+    """The configs of `hopper` for a problem."""
+    configs = enumerate_space(GEMM, problem(*sizes, **flags), HOPPER).configs
+    return [config for config in configs if config["VARIANT"] == "hopper"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "swapped", "groups"),
+    [
+        ((16, 8192, 8192), (16, 64), True, 1),
+        ((32, 8192, 8192), (32, 128), True, 2),
+        ((64, 8192, 8192), (64, 256), False, 1),
+        ((256, 8192, 8192), (128, 128), False, 2),
+        ((8192, 8192, 8192), (128, 256), False, 2),
+    ],
+)
+def test_hopper_has_a_group_of_warps_for_64_rows_or_two_of_them_and_turns_lower_tiles(sizes, tile, swapped, groups):
+    config = next(each for each in hopper(sizes) if (each["BLOCK_M"], each["BLOCK_N"]) == tile)
+    (launch,) = GEMM.plan(config, problem(*sizes))
+    assert (launch.constants["SWAP"], launch.constants["GROUPS"]) == (swapped, groups)
+    assert launch.blocks == {"a_ptr": (tile[0], config["BLOCK_K"]), "b_ptr": (config["BLOCK_K"], tile[1])}
+    axes = GEMM.tiling(config, problem(*sizes)).axes
+    assert [axis.name for axis in axes] == (["N", "K", "M"] if swapped else ["M", "K", "N"])
+
+
+def test_hopper_takes_tiles_of_64_rows_or_columns_whose_sums_and_operands_a_core_holds():
+    for sizes in ((16, 8192, 8192), (40, 4096, 512), (8192, 8192, 8192)):
+        for config in hopper(sizes):
+            rows, cols = sorted((config["BLOCK_M"], config["BLOCK_N"]))
+            assert cols >= 64 and rows * cols <= 128 * 256
+            operands = 2 * config["num_stages"] * config["BLOCK_K"] * (rows + cols)
+            assert operands + (rows * cols if config["BLOCK_M"] >= 64 else 0) <= 227 * 1024
+    assert {config["PROGRAMS"] for config in hopper((8192, 8192, 8192))} == {0, 132}
 
 
 # Values ----------------------------------------------------------------------------------------------------------
@@ -308,3 +345,38 @@ def test_products_of_odd_sizes_are_right(interpreter, sizes, tiles, dtype, flags
     verdict = interpreter.verify(GEMM, problem(*sizes, dtype, **flags), {**TILES, **tiles})
     assert verdict.agreed, verdict.reason
     assert verdict.error <= verdict.tolerance
+
+
+@needs_torch
+def test_without_gluon_hopper_is_there_and_refuses_to_compile_in_one_clear_line():
+    from tilewise.tuner.measure.launch import resolve_function
+
+    function = resolve_function(GEMM, GEMM.functions()[-1])
+    body = function.src.split('"""', 2)[2].lstrip()
+    assert body.startswith('gl.static_assert(HAS_GLUON, "the variant hopper needs upstream Triton 3.6 or newer')
+
+
+@pytest.mark.needs_gpu
+@pytest.mark.parametrize("column_major", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "flags"),
+    [
+        ((13, 200, 328), "bfloat16", {}),
+        ((13, 200, 328), "float16", {"bias": True, "activation": "silu"}),
+        ((300, 456, 1000), "bfloat16", {"bias": True, "activation": "gelu", "scaled": True}),
+        ((300, 456, 1000), "float16", {"activation": "relu"}),
+        ((3000, 1504, 160), "bfloat16", {"scaled": True}),  # programs with several tiles
+    ],
+)
+def test_hopper_is_right_on_a_gpu(sizes, dtype, flags, column_major):
+    """Float16 is not scaled: scales of large inputs leave it few finite sums, and those are the ones that cancel."""
+    from tilewise.tuner.devices.cuda.device import CudaDevice
+
+    anything = problem(*sizes, dtype, column_major=column_major, **flags)
+    with CudaDevice(jobs=8) as device:
+        configs = [c for c in enumerate_space(GEMM, anything, device.target).configs if c["VARIANT"] == "hopper"]
+        tiles = {(c["BLOCK_M"], c["BLOCK_N"], c["PROGRAMS"]): c for c in configs}
+        assert tiles
+        for config in tiles.values():
+            verdict = device.verify(GEMM, anything, config)
+            assert verdict.agreed, f"{config}: {verdict.reason}"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -364,3 +365,35 @@ def test_a_tensor_of_another_shape_or_layout_is_refused_before_anything_runs(x, 
     with pytest.raises(UsageError, match=said):
         operator._launch(made, {"x": x, "out": Tensor(4)})
     assert runs == []
+
+
+@pytest.mark.needs_gpu
+def test_descriptors_of_the_host_are_those_of_each_call_s_tensors_and_hold_in_a_graph(tmp_path):
+    torch = pytest.importorskip("torch")
+    spec = registry.load("gemm")
+    tile = {"VARIANT": "hopper", "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 1, "SPLIT_K": 1}
+    config = {**tile, "PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False, "num_warps": 4, "num_stages": 4}
+    launching = replace(spec, default=lambda problem, target: config)
+    product = Operator(launching, str(tmp_path / "missing.json"), match="exact")
+
+    def made(count):
+        shape = {"device": "cuda", "dtype": torch.bfloat16}
+        return [(torch.randn(100, 128, **shape), torch.randn(128, 200, **shape)) for _ in range(count)]
+
+    out = torch.empty(100, 200, device="cuda", dtype=torch.bfloat16)
+    pairs = made(3)
+    for a, b in (*pairs, pairs[0]):
+        product(a, b, out)
+        assert torch.allclose(out, a @ b, atol=0.5)
+    assert {choice.config["VARIANT"] for choice in product.choices} == {"hopper"}
+    with pytest.raises(UsageError, match="begins between multiples of 16 bytes"):
+        product(torch.randn(100 * 128 + 1, device="cuda").bfloat16()[1:].view(100, 128), pairs[0][1], out)
+
+    (a, b), graph = pairs[0], torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        product(a, b, out)
+    for other_a, other_b in made(2):
+        a.copy_(other_a), b.copy_(other_b)
+        product(*pairs[1], torch.empty_like(out))
+        graph.replay()
+        assert torch.allclose(out, other_a @ other_b, atol=0.5)
