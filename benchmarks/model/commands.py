@@ -16,18 +16,22 @@ __all__ = ["accuracy", "clock", "cube", "execute", "model", "mutants", "mutation
 
 
 @click.command()
+@click.option("--first-look", is_flag=True, help="Only the published times that entered no fit, in any way.")
 @common
-def model(as_json: bool) -> None:
+def model(first_look: bool, as_json: bool) -> None:
     """Compare modelled times with published ones, each kernel left out of the fit that times it."""
     from rich.table import Table
 
     from tilewise.benchmarks.model.model import bench_model
     from tilewise.cli.progress import working
 
-    with working("fitting") as progress:
-        body = bench_model(progress=progress)
+    with working("timing" if first_look else "fitting") as progress:
+        body = bench_model(first_look_only=first_look, progress=progress)
     if as_json:
         print_json(body)
+        return
+    if first_look:
+        _show_first_look(body)
         return
     table = Table(title="published (measured by others) against modelled, kernel left out", title_justify="left")
     for heading in ("case", "config", "L2"):
@@ -40,6 +44,18 @@ def model(as_json: bool) -> None:
     console.print(table)
     for name, value in body["summary"].items():
         console.print(f"{name.replace('_', ' ')}: {_summed(value)}")
+
+
+def _show_first_look(body: dict[str, Any]) -> None:
+    for row in body["rows"] + body["partly"]:
+        apart = (
+            f"; holds {row['more']} too" if "more" in row else f" {row['modelled_us'] / row['published_us'] - 1:+.1%}"
+        )
+        click.echo(f"{row['id']:22} {row['published_us']:9.2f} us {row['modelled_us']:9.2f} us{apart}")
+    for row in body["untimed"]:
+        click.echo(f"{row['id']:22} {row['published_us']:9.2f} us not timed: {'; '.join(row['reasons'])}")
+    for name, found in body["summary"].items():
+        click.echo(f"{name}: {_summed(found)}")
 
 
 @click.command()

@@ -34,6 +34,7 @@ class Case:
     Cases of the same `family` are left out together: they are the same kernel. `micro` cases are written in Ascend C,
     and `transfers_only` marks those that compute nothing, so their twins' vector work is dropped before timing.
     `beside` names the case whose published times this one is shown beside: another program for the same problem.
+    `more` names kernels of another library whose times the published one holds too.
     """
 
     id: str
@@ -49,14 +50,16 @@ class Case:
     micro: bool = False
     transfers_only: bool = False
     beside: str = ""
+    more: str = ""
 
     def spec(self) -> KernelSpec:
         """Return the registered kernel, or the one that exists only for its published timings."""
         return _load(self.kernel)
 
 
-def published_cases() -> list[Case]:
-    body = json.loads(files("tilewise.benchmarks.model.judge").joinpath("published.json").read_text())
+def published_cases(package: str = "tilewise.benchmarks.model.judge") -> list[Case]:
+    """Return the cases of a package's `published.json`."""
+    body = json.loads(files(package).joinpath("published.json").read_text())
     return [_case(entry) for entry in body["cases"]]
 
 
@@ -76,6 +79,7 @@ def _case(entry: dict[str, Any]) -> Case:
         micro=entry.get("micro", False),
         transfers_only=entry.get("transfers_only", False),
         beside=entry.get("beside", ""),
+        more=entry.get("more", ""),
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "SUM_MIDDLE",
     "TANH",
     "TOUCH",
+    "twin",
 ]
 
 _Dims = Mapping[str, int]
@@ -39,33 +40,41 @@ _Shapes = Mapping[str, tuple[int, ...]]
 _VECTOR_CORES = 48
 """Vector cores of the 910B2C, whose kernels launch no more programs."""
 
+_DTYPES = {"mask_ptr": "int8", "index_ptr": "int32"}
+"""Dtypes of buffers that do not have the problem's."""
 
-def _twin(
+
+def twin(
     function: Any,
     dims: tuple[str, ...],
     shapes: Callable[[_Dims, Config], _Shapes],
     grid: Callable[[Config, _Dims], tuple[int, ...]],
     scalars: Mapping[str, float] | None = None,
+    then: Any = None,
 ) -> KernelSpec:
     """Make a spec. `shapes` gives the buffers in argument order, the last one the output; dims and config entries that
-    are constexpr arguments are passed as such, other dims as run-time arguments."""
-    constant = {parameter.name for parameter in function.params if parameter.is_constexpr}
+    are constexpr arguments are passed as such, other dims as run-time arguments. `then` is a second function, launched
+    as one program."""
+    functions = (function, then) if then else (function,)
+    constant = {parameter.name for each in functions for parameter in each.params if parameter.is_constexpr}
     passed = [name for name in dims if name in function.arg_names and name not in constant]
 
     def launches(config: Config, problem: Problem) -> list[Launch]:
-        sizes = {name: size for name, size in problem.dims.items() if name in constant}
-        return [Launch(function, grid(config, problem.dims), sizes)]
+        grids = [grid(config, problem.dims), (1,)]
+        return [
+            Launch(each, each_grid, _sizes(each, problem)) for each, each_grid in zip(functions, grids, strict=False)
+        ]
 
     def buffers(problem: Problem) -> Mapping[str, Buffer]:
         found = shapes(problem.dims, {})
         *inputs, out = found
-        made = {name: Buffer(found[name], "int8" if name == "mask_ptr" else problem.dtype) for name in inputs}
-        return {**made, out: Buffer(found[out], problem.dtype, role="out")}
+        made = {name: Buffer(found[name], _DTYPES.get(name, problem.dtype)) for name in inputs}
+        return {**made, out: Buffer(found[out], _DTYPES.get(out, problem.dtype), role="out")}
 
     return KernelSpec(
         name=function.__name__.removesuffix("_kernel"),
         summary="a kernel of published timings",
-        function=(function,),
+        function=functions,
         dims=dims,
         dtypes=("float32", "float16"),
         parameters=(
@@ -80,6 +89,11 @@ def _twin(
         flops=lambda problem: 1,
         default=lambda problem, target: {"multibuffer": True},
     )
+
+
+def _sizes(function: Any, problem: Problem) -> dict[str, int]:
+    constant = {parameter.name for parameter in function.params if parameter.is_constexpr}
+    return {name: size for name, size in problem.dims.items() if name in constant}
 
 
 def _same(*names: str) -> Callable[[_Dims, Config], _Shapes]:
@@ -107,28 +121,28 @@ def _normed(*weights: str) -> Callable[[_Dims, Config], _Shapes]:
     return shapes
 
 
-SIGMOID = _twin(element.sigmoid_kernel, ("n",), _same("x_ptr"), _cores)
-SCALE = _twin(element.scale_kernel, ("n",), _same("x_ptr"), _blocks, {"s": 3.14})
-TANH = _twin(element.tanh_kernel, ("n",), _same("x_ptr"), _blocks)
-GELU = _twin(element.gelu_kernel, ("n",), _same("x_ptr"), _blocks)
-SOFTSIGN = _twin(element.softsign_kernel, ("n",), _same("x_ptr"), _blocks)
-RELU_ROWS = _twin(element.relu_rows_kernel, ("B", "N"), _same("x_ptr"), _cores)
-GELU_ROWS = _twin(element.gelu_rows_kernel, ("M", "N"), _same("x_ptr"), _turns)
-SILU_ROWS = _twin(element.silu_rows_kernel, ("M", "N"), _same("x_ptr"), _turns)
-DIVIDE_ROWS = _twin(
+SIGMOID = twin(element.sigmoid_kernel, ("n",), _same("x_ptr"), _cores)
+SCALE = twin(element.scale_kernel, ("n",), _same("x_ptr"), _blocks, {"s": 3.14})
+TANH = twin(element.tanh_kernel, ("n",), _same("x_ptr"), _blocks)
+GELU = twin(element.gelu_kernel, ("n",), _same("x_ptr"), _blocks)
+SOFTSIGN = twin(element.softsign_kernel, ("n",), _same("x_ptr"), _blocks)
+RELU_ROWS = twin(element.relu_rows_kernel, ("B", "N"), _same("x_ptr"), _cores)
+GELU_ROWS = twin(element.gelu_rows_kernel, ("M", "N"), _same("x_ptr"), _turns)
+SILU_ROWS = twin(element.silu_rows_kernel, ("M", "N"), _same("x_ptr"), _turns)
+DIVIDE_ROWS = twin(
     element.divide_rows_kernel,
     ("B", "HW"),
     lambda dims, config: {"x_ptr": (dims["B"], dims["HW"]), "d_ptr": (dims["HW"],), "out_ptr": (dims["B"], dims["HW"])},
     _cores,
 )
-SCALE_ROWS = _twin(
+SCALE_ROWS = twin(
     element.scale_rows_kernel,
     ("N", "M"),
     lambda dims, config: {"d_ptr": (dims["N"],), "x_ptr": (dims["N"], dims["M"]), "out_ptr": (dims["N"], dims["M"])},
     _cores,
 )
-ADD = _twin(element.add_kernel, ("n",), _same("x_ptr", "y_ptr"), lambda config, dims: (int(config["CORES"]),))
-TOUCH = _twin(
+ADD = twin(element.add_kernel, ("n",), _same("x_ptr", "y_ptr"), lambda config, dims: (int(config["CORES"]),))
+TOUCH = twin(
     element.touch_kernel,
     ("PROGRAMS", "ROWS", "N", "SHARERS", "TIMES", "PARTS"),
     lambda dims, config: {
@@ -137,28 +151,28 @@ TOUCH = _twin(
     },
     lambda config, dims: (dims["PROGRAMS"],),
 )
-SUM_FUSED = _twin(
+SUM_FUSED = twin(
     row.sum_fused_kernel,
     ("M", "N"),
     lambda dims, config: {"x_ptr": (dims["M"], dims["N"]), "w_ptr": (dims["N"],), "out_ptr": (dims["M"],)},
     lambda config, dims: (ceil_div(dims["M"], int(config["BLOCK_SIZE_M"])),),
 )
-SUM_MIDDLE = _twin(
+SUM_MIDDLE = twin(
     row.sum_middle_kernel,
     ("B", "M", "N"),
     lambda dims, config: {"x_ptr": (dims["B"], dims["M"], dims["N"]), "out_ptr": (dims["B"], dims["N"])},
     _cores,
 )
-CUMSUM = _twin(row.cumsum_kernel, ("B", "N"), _same("x_ptr"), _cores)
-MASKED_CUMSUM = _twin(row.masked_cumsum_kernel, ("B", "N"), _same("x_ptr", "mask_ptr"), _cores)
-SOFTMAX = _twin(row.softmax_kernel, ("B", "N"), _same("x_ptr"), _cores)
-L1_NORM = _twin(row.l1_norm_kernel, ("B", "D"), _same("x_ptr"), _cores)
-INSTANCE_NORM = _twin(
+CUMSUM = twin(row.cumsum_kernel, ("B", "N"), _same("x_ptr"), _cores)
+MASKED_CUMSUM = twin(row.masked_cumsum_kernel, ("B", "N"), _same("x_ptr", "mask_ptr"), _cores)
+SOFTMAX = twin(row.softmax_kernel, ("B", "N"), _same("x_ptr"), _cores)
+L1_NORM = twin(row.l1_norm_kernel, ("B", "D"), _same("x_ptr"), _cores)
+INSTANCE_NORM = twin(
     row.instance_norm_kernel,
     ("B", "C", "H", "W"),
     _same("x_ptr"),
     lambda config, dims: (dims["B"], dims["C"]),
     {"eps": 1e-5},
 )
-LAYER_NORM = _twin(row.layer_norm_kernel, ("M", "N"), _normed("w_ptr", "b_ptr"), _turns, {"eps": 1e-5})
-RMS_NORM = _twin(row.rms_norm_kernel, ("M", "N"), _normed("w_ptr"), _turns, {"eps": 1e-5})
+LAYER_NORM = twin(row.layer_norm_kernel, ("M", "N"), _normed("w_ptr", "b_ptr"), _turns, {"eps": 1e-5})
+RMS_NORM = twin(row.rms_norm_kernel, ("M", "N"), _normed("w_ptr"), _turns, {"eps": 1e-5})

@@ -1,0 +1,95 @@
+"""`bench model --first-look`: published timings that decided nothing stay apart from those that are judged."""
+
+import dataclasses
+import math
+
+import pytest
+
+from tilewise.benchmarks.model.judge.cases import published_cases
+from tilewise.benchmarks.model.judge.first_look import look
+from tilewise.benchmarks.model.judge.first_look.look import first_look, summary
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+
+if reason := toolchain.unavailable_reason():
+    pytest.skip(reason, allow_module_level=True)
+
+from tilewise.tuner.measure.launch import resolve_function
+
+CASES = {case.id: case for case in published_cases("tilewise.benchmarks.model.judge.first_look")}
+
+
+def looked(monkeypatch, *cases):
+    monkeypatch.setattr(look, "published_cases", lambda package: cases)
+    return first_look(read_settings().cache_folder)
+
+
+def test_no_case_is_one_that_is_judged():
+    judged = published_cases()
+    assert not CASES.keys() & {case.id for case in judged}
+    assert not {case.kernel for case in CASES.values()} & {case.kernel for case in judged}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_config_is_one_of_its_kernels(case):
+    spec = case.spec()
+    constant = {
+        parameter.name for parameter in resolve_function(spec, spec.functions()[0]).params if parameter.is_constexpr
+    }
+    assert case.source
+    assert case.best_us
+    for row in case.rows:
+        assert set(row.config) == constant - set(case.problem.dims)
+
+
+def test_a_config_that_does_not_fit_is_named_and_another_one_timed(monkeypatch):
+    case = CASES["kb_28_hardsigmoid"]
+    body = looked(monkeypatch, dataclasses.replace(case, rows=case.rows[:2]))
+    (row,) = body["rows"]
+    (refused,) = row["refused"]
+    assert refused.startswith("UB overflow")
+    assert row["config"] == {"BLOCK_SIZE": 8192}
+    assert row["ln_error"] == pytest.approx(math.log(row["modelled_us"] / row["published_us"]), abs=1e-3)
+    assert row["low_us"] < row["modelled_us"] < row["high_us"]
+
+
+def test_a_case_none_of_whose_configs_fits_is_listed_with_the_reason(monkeypatch):
+    case = CASES["kb_28_hardsigmoid"]
+    body = looked(monkeypatch, dataclasses.replace(case, rows=case.rows[:1]))
+    assert body["rows"] == body["partly"] == []
+    (untimed,) = body["untimed"]
+    assert untimed["reasons"][0].startswith("UB overflow")
+    assert body["summary"] == {}
+
+
+def test_a_time_that_holds_other_kernels_counts_in_no_error(monkeypatch):
+    body = looked(monkeypatch, CASES["kb_100_hinge"])
+    (partly,) = body["partly"]
+    assert partly["more"]
+    assert body["rows"] == []
+    assert body["summary"] == {}
+
+
+def test_one_program_adds_up_what_the_first_launch_has_stored():
+    case = CASES["kb_98_kldiv"]
+    spec = case.spec()
+    assert [launch.grid for launch in spec.plan(case.rows[0].config, case.problem)] == [(128,), (1,)]
+
+
+def test_the_summary_keeps_short_timings_apart():
+    rows = [
+        {"id": "a", "published_us": 5.0, "low_us": 4.0, "high_us": 6.0, "ln_error": 0.1},
+        {"id": "b", "published_us": 50.0, "low_us": 60.0, "high_us": 90.0, "ln_error": 0.4},
+        {"id": "c", "published_us": 50.0, "low_us": 10.0, "high_us": 20.0, "ln_error": -1.2},
+    ]
+    found = summary(rows)
+    assert found["all"] == {
+        "timings": 3,
+        "mean_ln_error": 0.5667,
+        "mean_signed": -0.2333,
+        "worst": "c",
+        "worst_ln_error": -1.2,
+        "inside": 1,
+        "too_slow": 2,
+    }
+    assert (found["short"]["timings"], found["rest"]["timings"]) == (1, 2)
