@@ -292,11 +292,12 @@ _CUBE = (
 
 
 def _products(raw: Raw) -> str:
-    large, small = (_errors(raw, kind) for kind in ("large", "small"))
+    large, small, assumed = (_errors(raw, kind) for kind in ("large", "small", "assumed"))
     return (
         f"{len(large)} products over 100 us are off by {_mean(large):.3f} in the mean of |ln(modelled / published)|, "
         f"and by {max(large):.3f} at most; the {len(small)} shorter ones by {_mean(small):.3f}, and by "
-        f"{max(small):.3f} at most"
+        f"{max(small):.3f} at most; {len(assumed)} more over 100 us, whose dtype and tile are not published, by "
+        f"{_mean(assumed):.3f}, and by {max(assumed):.3f} at most"
     )
 
 
@@ -328,7 +329,7 @@ def _shares(raw: Raw) -> str:
     ]
     off = [100 * abs(row["busy"][pipe] - share) for row in rows for pipe, share in row["published_busy"].items()]
     return (
-        f"Modelled (published): {'; '.join(parts)}. Of {len(off)} shares none is further off than {max(off):.0f} "
+        f"Modelled (published): {'; '.join(parts)}. Of {len(off)} shares none is further off than {max(off):.1f} "
         "points; FIX is about a third of the published"
     )
 
@@ -402,9 +403,9 @@ MODEL = (
         about=_CUBE,
         designed="the structure of the model, with all timings known (six of them, of 2026-11-26, were off by 0.223 "
         "before it was changed with them in sight); `fix_bytes` and `mte1_start`, from published pipes of products of "
-        "two of the sources",
-        not_designed="all other figures; four of them come from other examples of one source, copies to L1 and the "
-        "time of MTE2 alone",
+        "two of the sources; `nd2nz_row`, `cube_read_bytes` and the prices of odd rows, changed with all timings in "
+        "sight, the first two from MTE2's time of a judged product in other tiles",
+        not_designed="the other figures, by no product's time; `nd2nz_row_bytes` from copies to L1",
     ),
     Claim(
         name="published-busy-shares",
@@ -416,7 +417,7 @@ MODEL = (
         about=_CUBE,
         designed="how misses of the L2 cache are counted and that products hand on halves of L0, with these shares in "
         "sight, which were missed by up to 21 points before; `mte1_start`, from one of the sources; `cube_read_bytes`, "
-        "from another example of the same source",
+        "from another example of the same source, and changed on 2026-11-26 with these shares in sight",
         not_designed="no figure was fitted to the shares of MTE2",
     ),
     Claim(
@@ -434,7 +435,7 @@ MODEL = (
         "that docs/model.md names, each with a source of its own; before them the mean of attention was 0.574 (commit "
         "23f6ed4)",
         not_designed="all figures for attention: none was fitted to its times",
-        note="All 14 come out too slow: attention 1.1 to 1.7 times, in the mean within the 0.35 aimed at, but three of "
+        note="All 14 come out too slow: attention 1.1 to 1.6 times, in the mean within the 0.35 aimed at, but three of "
         "the six are not; the wrapped product 2.1 to 4.3 times. A third source's rate, less than half of the modelled "
         "one, does not count (docs/model.md).",
     ),
