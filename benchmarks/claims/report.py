@@ -53,12 +53,12 @@ Ascend part, a *measured* one from an accelerator, a *host* one from a processor
 where it names a module by an earlier path, the present command follows. `FILES (6)` stands for six file names, which
 the raw file lists.
 
-*Commits* compares the time at which the raw file's run began (of several, the first) with the last commit to the
-modules that the claim is about, where comments, docstrings and imports do not count. Older files tell only when their
-run ended (those of `bench programs`: when it began), or the day: code of the six hours before, or of that day, leaves
-the order open. Code counts from its commit on: code that ran before it was committed is newer than its figure. **Older
-than the code** means that the figure may no longer hold; run its command to find out. "By only names and texts" means
-that the modules have changed since, but neither their structure nor their numbers. Files of *earlier* runs do not
+*Commits* shows when the raw file's run ended (of several files, the first), and compares when it began with the last
+commit to the modules that the claim is about, where comments, docstrings and imports do not count. Older files tell
+only the end (those of `bench programs`: only the beginning), or the day: code of the six hours before, or of that day,
+leaves the order open. Code counts from its commit on: code that ran before it was committed is newer than its figure.
+**Older than the code** means that the figure may no longer hold; run its command to find out. "By only names and texts"
+means that the modules have changed since, but neither their structure nor their numbers. Files of *earlier* runs do not
 count.
 
 Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
@@ -179,10 +179,8 @@ def age(claim: Claim, files: RawFiles, history: History | None) -> str:
     if history is None:
         return "not known, because git has no history here"
     oldest = min(claim.files, key=lambda path: moment(_date(files.body(path))))
-    date = _date(files.body(oldest))
     first, last = _run(files.body(oldest))
-    raw = f"raw of {moment(date):%Y-%m-%d %H:%M}, " if "T" in date else f"raw of {date}, "
-    raw += history.commit_of(oldest)
+    raw = f"{_told(files.body(oldest))}, {history.commit_of(oldest)}"
     code, logic = (_last([history.code(path, names=names) for path in claim.about]) for names in (True, False))
     if not code.is_after(first):
         return f"{raw}; code {code.text} ({code.path})"
@@ -190,6 +188,15 @@ def age(claim: Claim, files: RawFiles, history: History | None) -> str:
         return f"{raw}; code {code.text} ({code.path}); older than the code by only names and texts"
     mark = "**older than the code**" if logic.is_after(last) else "perhaps older than the code: it tells no beginning"
     return f"{raw}; code {logic.text} ({logic.path}); {mark}"
+
+
+def _told(body: Mapping[str, Any]) -> str:
+    """Return when a raw file's run ended, as far as it tells."""
+    date = _date(body)
+    if "T" not in date:
+        return f"raw of {date}"
+    only_began = "began" not in body and "bench programs" in str(body.get("command", ""))
+    return f"raw that {'began' if only_began else 'ended'} on {moment(date):%Y-%m-%d %H:%M}"
 
 
 def _run(body: Mapping[str, Any]) -> tuple[datetime, datetime]:

@@ -235,6 +235,26 @@ def _everywhere(raw: Raw) -> str:
 
 
 _AIMED = ("20", "50", "100", "200")
+_AIMS = (0.80, 0.93, 0.98, 0.997)
+
+
+def _short_of_aims(raw: Raw) -> str:
+    """Return where benchmark_hub's nine alone miss the aims, which their rounded figures do not show."""
+    hub = raw["search-benchmark_hub"]["landscapes"]
+    kernels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in hub:
+        kernels.setdefault(_kernel(row), []).append(row)
+    by_kernel, by_landscape = (
+        {n: aim - mean for n, aim, mean in zip(_AIMED, _AIMS, _vote_means(groups), strict=True) if mean < aim}
+        for groups in (list(kernels.values()), [[row] for row in hub])
+    )
+    assert list(by_kernel) == ["200"], "the words below say so"
+    return (
+        f"(the nine by kernels are short by {by_kernel['200']:.4f} after 200; by landscapes the nine miss after "
+        f"{' and '.join(by_landscape)})"
+    )
+
+
 _KERNELS_OF_NO_SAY = (
     *("add_rms_norm", "cross_entropy", "per_block_quant", "per_token_quant", "rms_norm", "silu_and_mul"),
     "topk_gating",
@@ -248,13 +268,16 @@ def _kernel(row: Mapping[str, Any]) -> str:
 
 def _votes(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     """Return the mean over groups of the mean over the landscapes of a group, after each count with an aim."""
-    means = (
+    return " / ".join(f"{mean:.3f}" for mean in _vote_means(groups))
+
+
+def _vote_means(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+    return [
         statistics.fmean(
             statistics.fmean(row["searches"][_UNAIDED]["fraction"][n] for row in group) for group in groups
         )
         for n in _AIMED
-    )
-    return " / ".join(f"{mean:.3f}" for mean in means)
+    ]
 
 
 _JUDGED = ("flash_attention-", "batch_norm-3x200x900", "max_rows-500x2000")
@@ -391,13 +414,14 @@ def _models_words(raw: Raw) -> str:
     """Searches of other projects that model times, and where ours is behind the best of them."""
     rows = _model_rows(raw)
     fresh = [row for row in rows if row["file"].startswith(_FRESH_OF_MODELS)]
-    first, *later = (_behind_peers(rows, n) for n in ("8", "20", "50", "100"))
-    behind = (f"after {n} on {_named(found)}" for n, found in zip((20, 50, 100), later, strict=True))
+    first, *later = (_behind_peers(rows, n) for n in ("8", "16", "20", "50", "100"))
+    behind = (f"after {n} on {_named(found)}" for n, found in zip((16, 20, 50, 100), later, strict=True))
     judged = (f"{name} {_means(fresh, '20', '50', '100', only=name)}" for name in (_UNAIDED, "optuna-gp", "smac"))
     return (
         f"after 20 / 50 / 100: {_means(rows, '20', '50', '100')}. Ours is more than 0.03 behind the best of the "
         f"others after 8 on {len(first)} (by up to {max(first.values()):.3f}), {', '.join(behind)}. On the "
-        f"{len(fresh)} landscapes that are only judged: {', '.join(judged)}"
+        f"{len(fresh)} landscapes that are listed as judged (the opening's word may have been chosen on them): "
+        f"{', '.join(judged)}"
     )
 
 
@@ -547,14 +571,17 @@ def _before_words(raw: Raw) -> str:
     few, wide = body["clock-7"], body["all"]
     matrix = [row for row in wide["landscapes"] if row["file"].startswith(_MATRIX)]
     before, now = (_near_at_once(matrix, search) for search in ("before", "now"))
+    within = _within_interval(wide["landscapes"], 0.01)
     return (
         f"By {few['seeds']} seeds, today's search less the one before is at the mean of the {len(few['landscapes'])} "
         f"{_differences(few)} (95% intervals over the landscapes). Single landscapes are behind for a while, each by "
         f"its largest and beyond the interval of the seeds: {_largest_behind(few['landscapes'])}. On "
         f"{len(wide['landscapes'])} landscapes, these and those of an H200, by {wide['seeds']} seeds, the mean is "
-        f"{_differences(wide)}, behind by more than 0.01 at any of these counts: "
-        f"{_largest_behind(wide['landscapes'], 0.01)}. {now} of the {len(matrix)} of matrix kernels come within 3% of "
-        f"the best in 8 evaluations at the median and 25 at most, before {before}"
+        f"{_differences(wide)}, behind by more than 0.01 and beyond the interval of the seeds at any of these counts: "
+        f"{_largest_behind(wide['landscapes'], 0.01)}; by more than 0.01 within it on {_SPELT[len(within)]} more, by "
+        f"up to {max(within):.3f}. So the aim is missed on single landscapes, and met at the mean. {now} of "
+        f"the {len(matrix)} of matrix kernels come within 3% of the best in 8 evaluations at the median and "
+        f"25 at most, before {before}"
     )
 
 
@@ -577,6 +604,19 @@ def _largest_behind(rows: Sequence[Mapping[str, Any]], least: float = 0.0) -> st
         if away + width < 0 and -away > least:
             shown.append(f"{_short(row['file'])} after {n} by {-away:.4f} ± {width:.4f}")
     return ", ".join(shown) or "none"
+
+
+_SPELT = ("none", "one", "two", "three", "four", "five", "six")
+
+
+def _within_interval(rows: Sequence[Mapping[str, Any]], least: float) -> list[float]:
+    """Return by how much landscapes are behind that are so by more than `least`, but never beyond the interval."""
+    found = list[float]()
+    for row in rows:
+        behind = [(-away, row["difference_ci95"][n]) for n, away in row["difference"].items() if -away > least]
+        if behind and all(away <= width for away, width in behind):
+            found.append(max(away for away, _ in behind))
+    return found
 
 
 def _near_at_once(rows: Sequence[Mapping[str, Any]], search: str) -> int:
@@ -1102,7 +1142,7 @@ SEARCH = (
         name="unaided-everywhere",
         question="Without a prior, on all landscapes there are: fraction of the optimum, each landscape one vote, or "
         "each kernel; the aims are 0.80 / 0.93 / 0.98 / 0.997 after 20 / 50 / 100 / 200",
-        figure=_everywhere,
+        figure=lambda raw: f"{_everywhere(raw)} {_short_of_aims(raw)}",
         cases=lambda raw: "; ".join(_seeds(raw, name) for name in ("search-unaided-all", "search-benchmark_hub")),
         files=_files("search-unaided-all", "search-benchmark_hub"),
         places=(Place("docs/search.md", _everywhere),),
@@ -1247,7 +1287,8 @@ SEARCH = (
         "2026-11-26 and by that of before the opening of 2026-11-23",
         figure=_anew,
         cases=_anew_cases,
-        files=_files("search-clock-7", "search-clock-7-earlier"),
+        files=_files("search-clock-7"),
+        earlier=_files("search-clock-7-earlier"),
         places=(Place("docs/search.md"),),
         about=(*_ASCEND, *_REPLAY, "tuner/devices/ascend_model"),
         designed="the prior, whose costs are those of the part that made the landscapes; the search, on records of "
@@ -1279,7 +1320,8 @@ SEARCH = (
         not_designed="nothing",
         note="The earlier search is tuner/samplers/guided.py of commit a8d3311 with all else of today. With `_TWINS` "
         "at 0.3, where it was until then, the clock-7 landscapes were worse by up to 0.053 (sum_rows-1500x1500 after "
-        "16), and 0.037 (sum_rows-4096x512 after 10), by the same 100 seeds.",
+        "16), and 0.037 (sum_rows-4096x512 after 10), by the same 100 seeds. Both searches ran with faster "
+        "algebra, equal but for rounding.",
     ),
     Claim(
         name="judged-landscapes",
@@ -1333,9 +1375,9 @@ SEARCH = (
     ),
     Claim(
         name="first-looks",
-        question="Ten landscapes of an H200 that had decided nothing, seven of them of kernels that were never "
-        "recorded: evaluations to within 3% of the best, median / 95th percentile, by the search when it first saw "
-        "them",
+        question="Ten landscapes of an H200 that had decided nothing of the prior or the search, seven of them of "
+        "kernels that were never recorded: evaluations to within 3% of the best, median / 95th percentile, by the "
+        "search when it first saw them",
         figure=_latest_looks,
         cases=_latest_cases,
         files=_files("search-first-looks"),

@@ -158,7 +158,7 @@ def _served(raw: Raw) -> str:
         f"asked again, answered from memory: {_span([row['ratio'] for row in _rows(raw)], 2)} in the median of "
         f"{len(_rows(raw)[0]['rounds'])} rounds (single rounds {again}), p99 {_span(hot, 1)} ms; asked for the first "
         f"time, answered by the database: {_span(shares, 2)} (single rounds {first}), p99 {_span(unseen, 0)} ms "
-        f"({aims(_rows(raw)[-1])})"
+        f"(the aims {aims(_rows(raw)[-1]).replace(' problems ', ' problems: ', 1)})"
     )
 
 

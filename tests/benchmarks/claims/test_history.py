@@ -78,7 +78,7 @@ def made(day, hour="T11:00:00+00:00", **more):
 
 def test_a_file_made_after_its_code_has_no_mark(repository):
     assert "older" not in repository.age()
-    assert repository.age().startswith("raw of 2026-01-03 11:00, in ")
+    assert repository.age().startswith("raw that ended on 2026-01-03 11:00, in ")
 
 
 def test_a_file_made_before_its_code_changed_is_marked_with_both_dates(repository):
@@ -116,7 +116,7 @@ def test_code_that_changed_in_the_run_is_newer_than_the_file(repository):
 def test_the_first_of_several_files_counts_and_files_of_earlier_runs_do_not(repository):
     repository.commit(other_json=made(1))
     both = ("raw.json", "other.json")
-    assert repository.age(files=both).startswith("raw of 2026-01-01 11:00")
+    assert repository.age(files=both).startswith("raw that ended on 2026-01-01 11:00")
     assert repository.age(files=both).endswith("**older than the code**")
     assert "older" not in repository.age(earlier=("other.json",))
 
@@ -174,7 +174,7 @@ def test_a_change_that_is_not_committed_is_later_than_all_commits(repository):
     (repository.root / "area.py").write_text(CODE.replace("**2", "**3"))
     assert "code not committed yet (area.py); **older than the code**" in repository.age()
     (repository.root / "raw.json").write_text(made(9))
-    assert repository.age().startswith("raw of 2026-01-09 11:00, not committed yet; code not committed yet")
+    assert repository.age().startswith("raw that ended on 2026-01-09 11:00, not committed yet; code not committed yet")
 
 
 def test_without_git_nothing_is_said_of_age(tmp_path):
