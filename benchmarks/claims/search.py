@@ -1250,7 +1250,7 @@ SEARCH = (
         places=(Place("docs/search.md"),),
         about=(*_CUBE, *_REPLAY),
         designed="the prior of products, mended with an earlier record of 4096 cubed in sight; its costs are those of "
-        "the part that made the landscapes",
+        "the part that made the landscapes but for far rows",
         not_designed="anything with the other three shapes; guided-without-prior and random, which know nothing of the "
         "part",
         note="Guided's first pick does not depend on the seed.",
