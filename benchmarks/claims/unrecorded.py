@@ -59,7 +59,7 @@ UNRECORDED = (
             "db/sql/prepared_query.py": ("costs 58 us here, 42 of them in SQLite, and 120 us with",),
             "db/sql/queries.py": ("in a third of the time that fetching them takes",),
             "db/sql/sqlite.py": ("A sync costs 0.2 to 10 ms",),
-            "README.md": ("verified against the float64 reference; 8.7 s.",),
+            "README.md": ("verified against the float64 reference; 12.9 s.",),
             "docs/model.md": (
                 "Compiled without double buffers, the first two take 63 and 795 us",
                 "but `kb_40_layernorm` would be 16% slow",

@@ -17,7 +17,7 @@ if importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch
 NAMES = [name for name in registry.names() if name != "block_fp8_gemm"]
 """It needs 8-bit floats, which the interpreter fills nowhere beyond a tail: its own tests draw what runs."""
 
-FEW, CASES = 2, 4
+FEW, CASES = 2, 3
 """Cases of kernels that share their code with others, or that take long and have more tests of their own; of others,
 and of all where loads and stores are counted."""
 
