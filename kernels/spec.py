@@ -199,8 +199,8 @@ class Launch:
     `descriptors`: the function makes tensor descriptors (`tl.make_tensor_descriptor`), which need memory beside the
     arguments; the launch provides an allocator for it.
     `blocks`: buffers that the function takes as tensor descriptors made by the host, each with the block, a size per
-    axis, that the function loads or stores. Nothing is made on the device then, which saves 1 to 2 us. A descriptor's
-    axes are in the order of the memory, the contiguous one last: those of a transposed buffer and its block are turned.
+    axis, that the function loads or stores. Nothing is made on the device then. A descriptor's axes are in the order of
+    the memory, the contiguous one last: those of a transposed buffer and its block are turned.
     """
 
     function: Any

@@ -16,7 +16,7 @@ from tilewise.tuner.hardware.figure import Figure
 __all__ = [
     "CUBE_FIGURES",
     "CUBE_RATES",
-    "LINE_BYTES",
+    "LINE",
     "ODD_SHARE",
     "SMALL_US",
     "TRUST",
@@ -24,7 +24,7 @@ __all__ = [
     "line_share",
 ]
 
-LINE_BYTES = 512
+LINE = 512
 """Bytes of a line, the unit in which memory is drawn and in which accesses take turns (the vendor's guide)."""
 
 _PTO = "public cost model of PTO instructions for this family of parts"
@@ -140,7 +140,7 @@ _CUBE_VERSION = 8
 def line_share(cost: Callable[[str], float], aligned: int) -> float:
     """Return the share of an odd line's time that loads to L1 take for each line that rows touch which are multiples of
     `aligned` bytes apart: none where rows are whole lines apart."""
-    if aligned % LINE_BYTES == 0:
+    if aligned % LINE == 0:
         return 0.0
     return next((cost(name) for least, name in _ALIGNED_LINES.items() if aligned % least == 0), 1.0)
 

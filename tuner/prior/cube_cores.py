@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
-from tilewise.tuner.hardware.cube_costs import LINE_BYTES, line_share
+from tilewise.tuner.hardware.cube_costs import LINE, line_share
 from tilewise.tuner.prior.cube_products import COST, SIBLING, CubeProducts, vector_half
 from tilewise.tuner.prior.effects import on_chip_penalty, time_by_effects
 
 __all__ = ["cube_penalties"]
 
-_LINE, _BLOCK = LINE_BYTES, 32
-"""Bytes in which memory is drawn, and those at whose multiples a row begins without touching a line more."""
+_BLOCK = 32
+"""Bytes at whose multiples a row begins without touching a line more."""
 
 
 class _Effects(NamedTuple):
@@ -112,7 +112,7 @@ class _Kernel:
         if counted.result_stores:
             stored = self._written / self._sums() if dot.alone else 4  # float32 where vector cores go on
             row = dot.n * stored
-            row += min(row, _LINE) * COST["misaligned_line"] * (self._stored_apart and dot.alone)
+            row += min(row, LINE) * COST["misaligned_line"] * (self._stored_apart and dot.alone)
             tile += dot.m * row / COST["fix_bytes"] + COST["fix_start"]
             tile += min(moved, computed)  # the first operands of a tile
         total = self._launch + tiles * tile
@@ -137,7 +137,7 @@ def _alignments(spec: KernelSpec, problem: Problem, role: str) -> list[int]:
     """Return for each matrix of this role the bytes of whose multiples its rows are apart, a line at most."""
     matrices = [each for each in spec.buffers(problem).values() if each.role == role and len(each.shape) > 1]
     apart = [max(each.strides[-2:]) if each.strides else each.shape[-1] for each in matrices]
-    return [math.gcd(_LINE, step * ITEM_BYTES[each.dtype]) for step, each in zip(apart, matrices, strict=True)]
+    return [math.gcd(LINE, step * ITEM_BYTES[each.dtype]) for step, each in zip(apart, matrices, strict=True)]
 
 
 def _drawn(
@@ -152,9 +152,9 @@ def _drawn(
     first = min(tiling.streamed_bytes, dot.m * dot.k * item_bytes)
     sides = (dot.m, first), (max(0, rows - dot.m), tiling.streamed_bytes - first)
     found = []
-    for (count, size), aligned in zip(sides, [*alignments, _LINE, _LINE], strict=False):
-        lines = min(size, count * _LINE) * COST["misaligned_line"] * (aligned < _BLOCK)
-        odd = COST["odd_line_ns"] * clock_ghz * line_share(COST.__getitem__, aligned) * (count + size / _LINE)
+    for (count, size), aligned in zip(sides, [*alignments, LINE, LINE], strict=False):
+        lines = min(size, count * LINE) * COST["misaligned_line"] * (aligned < _BLOCK)
+        odd = COST["odd_line_ns"] * clock_ghz * line_share(COST.__getitem__, aligned) * (count + size / LINE)
         alone = COST["nd2nz_start"] + max(count * COST["nd2nz_row"] + size / COST["cube_read_bytes"], odd)
         found.append((size + count * COST["nd2nz_row_bytes"] + lines, alone))
     return found

@@ -1,4 +1,4 @@
-"""What a choice says, which answer is better, and when a guess gives way to the default."""
+"""A choice tells all about itself, the better of two answers wins, and a guess gives way to the default."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Manager:
 
 @pytest.fixture
 def orders(monkeypatch):
-    """What is ordered at the farm, which gives what `answers` holds by key."""
+    """Orders that the farm is given; it gives what `answers` holds by key."""
     made = SimpleNamespace(seen=[], answers={})
     monkeypatch.setattr(module, "from_farm", lambda order: made.seen.append(order) or made.answers.get(order.key))
     return made
@@ -116,7 +116,7 @@ def test_a_kernel_of_another_host_is_placed_here(orders, folder, where):
 
 @pytest.fixture
 def settings(monkeypatch):
-    """Whether hosts share artefacts, and the farm's socket; the variable of Triton's cache is put back."""
+    """The sharing of artefacts by hosts, and the farm's socket; the variable of Triton's cache is put back."""
     made = SimpleNamespace(shared=None, farm=None)
     monkeypatch.setattr(module, "shared_artefacts", lambda: made.shared)
     monkeypatch.setattr(module, "read_settings", lambda: SimpleNamespace(farm=made.farm))

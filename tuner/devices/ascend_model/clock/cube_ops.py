@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tilewise.tuner.devices.ascend_model.clock.core import FIX, MTE1, MTE2, PIPES, Core, M, Memory, Rate
-from tilewise.tuner.devices.ascend_model.clock.rows import LINE, drawn
+from tilewise.tuner.devices.ascend_model.clock.rows import drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.mmad import (
     FRACTAL,
@@ -25,7 +25,7 @@ from tilewise.tuner.devices.ascend_model.ir.mmad import (
 )
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents, UnknownOperation, View, ceil
 from tilewise.tuner.hardware.ascend_costs import Costs
-from tilewise.tuner.hardware.cube_costs import line_share
+from tilewise.tuner.hardware.cube_costs import LINE, line_share
 
 __all__ = ["CUBE_STEPS", "CubeClock", "rate_of"]
 

@@ -14,7 +14,6 @@ from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
 from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Contents, Memory, ProgramClock, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
-from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
 from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
@@ -22,6 +21,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents
 from tilewise.tuner.devices.ascend_model.ir.workspace import areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
+from tilewise.tuner.hardware.cube_costs import LINE
 
 __all__ = ["KernelTime", "Machine", "cores_for"]
 

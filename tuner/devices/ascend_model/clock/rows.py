@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import Costs
-from tilewise.tuner.hardware.cube_costs import LINE_BYTES
+from tilewise.tuner.hardware.cube_costs import LINE
 
-__all__ = ["BLOCK", "LINE", "Drawn", "drawn"]
-
-LINE = LINE_BYTES
+__all__ = ["BLOCK", "Drawn", "drawn"]
 
 BLOCK = 32
 """Bytes in which a core moves data; a row that begins within one touches a line more."""
