@@ -504,3 +504,50 @@ def test_a_runner_looks_for_work_at_once_when_a_process_ends_or_it_is_to_drain(j
     runner._executor.terminate = lambda: None
     runner.drain()
     assert runner._woken.is_set()
+
+
+def test_a_job_that_another_process_of_this_host_started_is_an_heirloom(jobs, runner):
+    device = runner.here[0].id
+    assert not runner.has_heirloom(device)
+    job = submitted(jobs)
+    runner.turn()
+    runner.turn()  # it is among the jobs that run
+    assert not runner.has_heirloom(device)
+    heir = Runner("sqlite://", jobs, lambda: [lane()], Executor())
+    heir.turn()
+    assert heir.has_heirloom(device) and not heir.has_heirloom("cuda:0")
+    runner._executor.end()
+    assert jobs.get(job.id).state is State.RUNNING
+    assert runner.has_heirloom(device)
+
+
+@pytest.mark.parametrize(("ends", "waited"), [(3, 0.15), (None, 30.0)])
+def test_a_drain_waits_half_a_minute_for_the_jobs_that_run(jobs, runner, monkeypatch, ends, waited):
+    now, pauses = [0.0], []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+        if len(pauses) == ends:
+            runner._executor.end()
+
+    submitted(jobs)
+    runner.turn()
+    runner._executor.terminate = lambda: pauses.clear()
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr("tilewise.api.jobs.runner.time", clock)
+    runner.drain()
+    assert set(pauses) == {0.05}
+    assert now[0] == pytest.approx(waited, abs=0.06)
+
+
+@pytest.mark.parametrize(("silent", "forgotten"), [(LEASE_SECONDS / 2, False), (LEASE_SECONDS / 2 + 0.1, True)])
+def test_a_runner_that_was_silent_itself_gives_others_their_time_anew(jobs, monkeypatch, silent, forgotten):
+    now = [100.0]
+    monkeypatch.setattr("tilewise.api.jobs.runner.time", SimpleNamespace(monotonic=lambda: now[0]))
+    runner = Runner("sqlite://", jobs, lambda: (), None)
+    runner._take_back_lost()
+    before = runner._liveness
+    now[0] += silent
+    runner._take_back_lost()
+    assert (runner._liveness is not before) is forgotten

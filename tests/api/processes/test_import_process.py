@@ -65,6 +65,14 @@ def test_a_merge_counts_what_it_changed(file, empty):
     assert again["unchanged"] == first["added"]
 
 
+@pytest.mark.parametrize(("task", "known"), [("merge", ["a.py:SPEC", "b.py:SPEC"]), ("check", [])])
+def test_a_merge_knows_the_users_kernels(file, empty, monkeypatch, task, known):
+    registered = []
+    monkeypatch.setattr(import_process.registry, "register", registered.append)
+    serve(empty, ("a.py:SPEC", "b.py:SPEC"), task, str(file))
+    assert registered == known
+
+
 def test_the_first_hundred_refusals_are_told(file, empty, monkeypatch):
     def checked(offers, refuse):
         for number in range(150):

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from tilewise.api.processes import lookup_process
+from tilewise.api.processes import lookup_process, worker_process
 from tilewise.api.processes.lookup_batch import Malformed
 from tilewise.api.processes.lookup_process import _Lookups, _read, serve
 from tilewise.api.service.answers import LookupRequest
 from tilewise.db.records import Problem, Question
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 from tilewise.tuner.lookup.resolve import Match, NotTuned
 
 STORED = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Ascend910B4"}
@@ -129,6 +130,40 @@ def test_an_error_is_returned_and_a_task_is_given_what_it_needs(monkeypatch):
     monkeypatch.setattr(lookup_process, "_lookups", lambda url, own: {("sqlite://", ()): Lookups()}[url, own])
     assert str(serve("sqlite://", (), "one", "of what")) == "of what"
     assert serve("sqlite://", (), "prepare") == "prepared"
+
+
+def test_a_process_of_look_ups_is_nice_and_knows_the_users_kernels(tune, store_url, monkeypatch):
+    tune()
+    done = []
+    monkeypatch.setattr(lookup_process.os, "nice", lambda more: done.append(("nice", more)))
+    monkeypatch.setattr(lookup_process.Path, "write_text", lambda path, text: done.append((str(path), text)))
+    monkeypatch.setattr(lookup_process.registry, "register", lambda place: done.append(("register", place)))
+    made = lookup_process._lookups.__wrapped__(store_url, ("a.py:SPEC", "b.py:SPEC"))
+    assert done == [
+        ("nice", 10),
+        ("/proc/self/autogroup", "10"),
+        ("register", "a.py:SPEC"),
+        ("register", "b.py:SPEC"),
+    ]
+    with made._store as store:
+        assert made.one(request(STORED, Match.EXACT)).match == "exact"
+        with pytest.raises(StoreError, match="read-only"):
+            store.retire(next(iter(store.scopes())), 1)
+
+
+@pytest.mark.parametrize("task", ["check", "merge", "one", "batch", "prepare"])
+def test_tasks_of_imports_and_of_look_ups_are_told_apart(monkeypatch, task):
+    for module in (worker_process.import_process, worker_process.lookup_process):
+        monkeypatch.setattr(module, "serve", lambda *given, name=module.__name__: (name.rpartition(".")[2], *given))
+    name = "import_process" if task in ("check", "merge") else "lookup_process"
+    assert worker_process.serve("sqlite://", ("a.py:SPEC",), task, 1, 2) == (
+        name,
+        "sqlite://",
+        ("a.py:SPEC",),
+        task,
+        1,
+        2,
+    )
 
 
 def test_preparing_builds_the_indexes_of_the_store(lookups, monkeypatch):

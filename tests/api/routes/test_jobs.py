@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from tilewise.api.routes import jobs
-from tilewise.db.jobs import State
+from tilewise.db.jobs import Jobs, Request, State
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 100}], "device": "model:Ascend910B4"}
 
@@ -50,3 +57,62 @@ def test_streams_of_one_address_and_of_strangers_leave_some_for_token_holders(cl
         )
         assert client.get(path, headers=token).status_code == 200
     assert client.get(path).status_code == 200
+
+
+@pytest.fixture
+def job():
+    with open_store("sqlite://") as store:
+        yield Jobs(store.database).submit(Request("vector_add", "a1", [{"N": 100}], "float32", "cuda"))[0]
+
+
+def told(job, monkeypatch, *later, seconds=0.0, quiet=0.0):
+    """Return the events of a job that is read again as `later` says; each look is `seconds` after the one before."""
+    moments, answers = itertools.count(), iter(later)
+    loop = SimpleNamespace(time=lambda: clock[0])
+    clock = [0.0]
+
+    async def pause(length):
+        clock[0] = seconds * (next(moments) + 1)
+
+    async def run(function, *arguments):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def collect():
+        service = SimpleNamespace(run=run, jobs=SimpleNamespace(get=None), stopping=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs, "_QUIET_SECONDS", quiet)
+            patch.setattr(jobs, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, sleep=pause))
+            return [event async for event in jobs._stream(service, job)]
+
+    return asyncio.run(collect())
+
+
+def test_a_stream_ends_with_the_job(job, monkeypatch):
+    running, done = replace(job, state=State.RUNNING), replace(job, state=State.DONE)
+    events = told(job, monkeypatch, running, running, done, quiet=1.0)
+    assert [json.loads(event.split("data: ")[1])["state"] for event in events] == ["queued", "running", "done"]
+    assert all(event.startswith("event: job\ndata: {") and event.endswith("}\n\n") for event in events)
+    assert len(told(done, monkeypatch)) == 1
+
+
+@pytest.mark.parametrize(("quiet", "comments"), [(5.0, 1), (3.0, 2), (2.0, 3), (1.0, 4), (0.9, 9), (100.0, 0)])
+def test_a_stream_without_news_says_that_it_is_still_here(job, monkeypatch, quiet, comments):
+    """Looks come a second apart; a comment, too, begins a new time of quiet."""
+    events = told(job, monkeypatch, *[job] * 9, replace(job, state=State.DONE), seconds=1.0, quiet=quiet)
+    assert events[1:-1] == [": still here\n\n"] * comments
+
+
+def test_a_stream_goes_on_while_the_database_is_away(job, monkeypatch):
+    away = StoreError("it is away")
+    events = told(job, monkeypatch, away, away, replace(job, state=State.DONE), quiet=1.0)
+    assert [event.partition("\n")[0] for event in events] == ["event: job"] * 2
+
+
+def test_a_stream_ends_when_the_server_stops(job, monkeypatch):
+    async def first():
+        return [event async for event in jobs._stream(SimpleNamespace(stopping=True), job)]
+
+    assert len(asyncio.run(first())) == 1

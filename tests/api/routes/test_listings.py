@@ -39,6 +39,18 @@ def test_a_server_with_a_broken_database_is_alive_but_not_ready(client, tmp_path
     assert str(tmp_path) not in problem["detail"], "a problem must not show paths of the server"
 
 
+def test_metrics_are_told_while_the_database_fails_and_count_that(client, break_database):
+    def errors():
+        lines = client.get("/metrics").text.splitlines()
+        return [float(line.split()[-1]) for line in lines if line.startswith("tilewise_database_errors_total")]
+
+    assert errors() == [0.0]
+    break_database()
+    client.app.state.service.metrics.fleet_counted -= 1.0
+    assert errors() == [1.0]
+    assert errors() == [1.0]  # within a second the fleet is not counted again
+
+
 def followed(client, path, items):
     """Return the items of all pages of a listing, by their `Link` headers, which agree with `next`."""
     found = []

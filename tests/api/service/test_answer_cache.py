@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import hashlib
 import json
 import logging
 import sqlite3
@@ -17,9 +19,10 @@ from starlette.testclient import TestClient
 from tilewise.api.app import create_app
 from tilewise.api.http.logs import configure
 from tilewise.api.service import answer_cache
-from tilewise.api.service.answer_cache import POLL_SECONDS
+from tilewise.api.service.answer_cache import POLL_SECONDS, Answer, AnswerCache
 from tilewise.api.service.service import Options
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 
 ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
 
@@ -59,6 +62,7 @@ def test_what_another_process_writes_is_in_the_next_answer(client, tune, store_u
     faster = f"""
 from dataclasses import replace
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 with open_store({store_url!r}) as store:
     [scope] = store.scopes()
     store.record(scope, [replace(store.result(scope).winner, time_us=30.25)])
@@ -212,3 +216,136 @@ def test_the_log_has_one_json_object_a_line_with_the_request(capsys, client, tun
     assert [line["request_id"] for line in access[:2]] == ["mine", "mine"]
     assert access[2]["request_id"] != "not\tmine"
     assert "secret" not in text
+
+
+# A cache by itself
+
+
+class Told:
+    """What a database tells of writes, one poll after the other, and then nothing more."""
+
+    def __init__(self, *told, is_quick=True):
+        self._told, self.is_quick, self.polls, self.is_closed = iter(told), is_quick, 0, False
+
+    def poll(self):
+        self.polls += 1
+        told = next(self._told, ())
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def close(self):
+        self.is_closed = True
+
+
+ONE, OTHER = Answer.of(b"one"), Answer.of(b"another")
+OF_ONE = len(b"/1") + len(b"one") + 530
+
+
+def test_a_tag_is_of_the_body_and_quoted():
+    assert ONE.tag == b'"%s"' % hashlib.blake2b(b"one", digest_size=9).hexdigest().encode()
+    assert ONE.fits(ONE.tag) and ONE.fits(b"%s, %s" % (OTHER.tag, ONE.tag)) and ONE.fits(b" * ")
+    assert not ONE.fits(OTHER.tag) and not ONE.fits(ONE.tag[1:-1]) and not ONE.fits(b"")
+
+
+def test_the_database_is_asked_once_a_turn_of_the_event_loop():
+    async def ask():
+        changes = Told()
+        cache = AnswerCache(changes, 10_000)
+        assert [cache.find(b"/1"), cache.find(b"/1"), changes.polls] == [None, None, 1]
+        await asyncio.sleep(0)
+        cache.follow()
+        assert changes.polls == 2
+        cache.follow()
+        assert (changes.polls, cache.generation) == (2, 0)
+        await cache.catch_up()
+        assert changes.polls == 3
+        await cache.close()
+        assert changes.is_closed
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(("told", "left"), [((), 2), (["q"], 1), (["q", "q", "unknown"], 1), (None, 0)])
+def test_a_write_drops_the_answers_of_its_questions(told, left):
+    async def ask():
+        cache = AnswerCache(Told((), told), 10_000)
+        cache.find(b"/1")
+        cache.keep(b"/1", "q", ONE, read_at=0)
+        cache.keep(b"/2", "other", ONE, read_at=0)
+        await asyncio.sleep(0)
+        assert (cache.find(b"/1") == ONE, cache.find(b"/2") == ONE) == (left > 1, left > 0)
+        assert (len(cache), cache.size, cache.generation) == (left, left * OF_ONE, 0 if told == () else 1)
+        cache.keep(b"/3", "q", ONE, read_at=0)
+        assert (cache.find(b"/3") == ONE) == (told == ())  # it was read before the write
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(("most", "left"), [(2 * OF_ONE, [b"/1", b"/2"]), (2 * OF_ONE - 1, [b"/2"]), (0, [])])
+def test_the_oldest_answers_make_room_for_new_ones(most, left):
+    async def ask():
+        cache = AnswerCache(Told(), most)
+        cache.keep(b"/1", "q", ONE, read_at=0)
+        cache.keep(b"/2", "q", ONE, read_at=0)
+        assert [target for target in (b"/1", b"/2") if cache.find(target)] == left
+        assert (len(cache), cache.size, cache._targets) == (
+            len(left),
+            len(left) * OF_ONE,
+            {"q": tuple(left)} if left else {},
+        )
+
+    asyncio.run(ask())
+
+
+def test_a_kept_answer_is_not_counted_twice():
+    async def ask():
+        cache = AnswerCache(Told(), 10_000)
+        for answer in (ONE, OTHER):
+            cache.keep(b"/1", "q", answer, read_at=0)
+        assert (cache.find(b"/1"), len(cache), cache.size) == (ONE, 1, OF_ONE)
+
+    asyncio.run(ask())
+
+
+def test_the_first_spelling_of_a_question_makes_room_for_a_ninth():
+    async def ask():
+        cache = AnswerCache(Told(), 100_000)
+        targets = [b"/%d" % number for number in range(9)]
+        for target in targets[:8]:
+            cache.keep(target, "q", ONE, read_at=0)
+        assert cache._targets == {"q": tuple(targets[:8])}
+        cache.keep(targets[8], "q", ONE, read_at=0)
+        assert cache._targets == {"q": tuple(targets[1:])}
+        assert (len(cache), cache.size, cache.find(targets[0])) == (8, 8 * OF_ONE, None)
+
+    asyncio.run(ask())
+
+
+def test_a_slow_database_is_polled_and_drops_all_while_it_fails(monkeypatch):
+    monkeypatch.setattr(answer_cache, "POLL_SECONDS", 0.001)
+
+    async def ask():
+        changes = Told((), StoreError("it is gone"), ["q"], is_quick=False)
+        cache = AnswerCache(changes, 10_000)
+        for target, question in ((b"/1", "q"), (b"/2", "other")):
+            cache.keep(target, question, ONE, read_at=0)
+        assert cache.find(b"/1") == ONE
+        assert changes.polls == 0  # a look-up does not wait for it
+        await until(lambda: cache.generation == 1)
+        assert len(cache) == 0
+        for target, question in ((b"/1", "q"), (b"/2", "other")):
+            cache.keep(target, question, ONE, read_at=1)
+        await until(lambda: cache.generation == 2)
+        assert (cache.find(b"/1"), cache.find(b"/2")) == (None, ONE)
+        await cache.close()
+        polls = changes.polls
+        await asyncio.sleep(0.01)
+        assert (changes.polls, changes.is_closed) == (polls, True)
+
+    async def until(is_so):
+        async with asyncio.timeout(20):
+            while not is_so():
+                await asyncio.sleep(0)
+
+    asyncio.run(ask())

@@ -87,6 +87,25 @@ def test_the_same_question_of_many_clients_is_one_call(client, calls):
     assert calls.count() == {"one": 1, "one_by_any_means": 1}
 
 
+def test_so_many_answers_are_kept_and_the_oldest_dropped(client, calls, monkeypatch):
+    monkeypatch.setattr(slow_lookups, "_MOST_KEPT", 2)
+    targets = [FAR.replace("M=7", f"M={m}") for m in (1, 2, 3)]
+
+    async def ask(target):
+        task, _, statuses = await connect(client, target)
+        for name, future in calls.made:
+            if name == "one_by_any_means" and not future.done():
+                future.set_result(("predicted", b"{}"))
+        await task
+        return statuses[0]
+
+    for target in (*targets, targets[2], targets[1]):
+        assert client.portal.call(ask, target) == 200
+    assert calls.count()["one_by_any_means"] == 3
+    assert client.portal.call(ask, targets[0]) == 200
+    assert calls.count()["one_by_any_means"] == 4
+
+
 def test_a_call_whose_clients_have_all_left_is_given_up(client, calls):
     async def ask():
         first, second = await connect(client, FAR), await connect(client, FAR)
@@ -130,6 +149,29 @@ def test_a_batch_has_few_predictions_and_marks_the_others_as_busy(client, tune, 
     assert [result.get("type") for result in results[2:]] == ["urn:tilewise:problem:busy"] * 2
     again = client.post("/v1/lookup", json={"queries": queries[2:]}).json()["results"]
     assert all(result["config"] for result in again)
+
+
+def test_misses_of_a_batch_beyond_the_nearest_shape_are_heeded(client, tune, monkeypatch):
+    tune()
+    heeded = []
+    monkeypatch.setattr(lookups, "_heed_miss", lambda service, question: heeded.append(dict(question.dims)))
+    query = {"kernel": "vector_add", "device": "unheard of", "match": "predicted"}
+    results = client.post("/v1/lookup", json={"queries": [query | {"dims": {"N": n}} for n in (1, 2)]}).json()
+    assert [result["type"] for result in results["results"]] == ["urn:tilewise:problem:not-tuned"] * 2
+    assert heeded == [{"N": 1}, {"N": 2}]
+
+
+def test_a_busy_server_heeds_no_miss_of_a_batch(client, tune, monkeypatch):
+    async def busy(caller, request):
+        raise Busy("many look-ups are under way", 1.0)
+
+    tune()
+    heeded = []
+    monkeypatch.setattr(lookups, "_heed_miss", lambda service, question: heeded.append(question))
+    monkeypatch.setattr(client.app.state.service.slow_lookups, "one", busy)
+    query = {"kernel": "vector_add", "device": "Ascend910B4", "match": "predicted", "dims": {"N": 1}}
+    [result] = client.post("/v1/lookup", json={"queries": [query]}).json()["results"]
+    assert (result["type"], heeded) == ("urn:tilewise:problem:busy", [])
 
 
 def test_the_server_itself_predicts_nothing(client, tune, monkeypatch):

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from tilewise.cli import cli
 from tilewise.db.records import Status
 from tilewise.errors import Unavailable
-from tilewise.tuner.diagnostics.selftest import LARGE, STEPS, selftest
+from tilewise.kernels.spec import Dot, Problem
+from tilewise.tuner.diagnostics.selftest import LARGE, MULTIPLIED, PRODUCT, RIGHT, RIGHT_PRODUCT, SPEC, STEPS, selftest
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-RIGHT = Verdict(True, 0.0, 0.1)
 ORDER = ["device", "compile", "launch", "right values", "wrong values", "repeated timing", "bandwidth", "product"]
 
 
@@ -116,7 +116,7 @@ def test_a_bandwidth_far_below_or_above_the_devices_own_fails(device, floor, ver
             "a product that leaves out a column was verified as correct",
         ),
         (Verdict(False, 9.0, 0.1, "out_ptr: off by 9"), Verdict(False, 9.0, 0.1, ""), "out_ptr: off by 9"),
-        (RIGHT, Verdict(False, 0.0, 0.1, "it died", Status.RUNTIME), "it died"),
+        (Verdict(True, 0.0, 0.1), Verdict(False, 0.0, 0.1, "it died", Status.RUNTIME), "it died"),
     ],
 )
 def test_a_product_that_is_wrong_or_cannot_be_judged_fails_its_step(device, right, wrong, detail):
@@ -171,3 +171,30 @@ def test_the_command_exits_with_1_where_the_device_is_not_here():
     assert result.return_value == 1
     assert "not here  device: no device npu" in result.stdout
     assert result.stdout.rstrip().endswith("the output of the same command with --json.")
+
+
+def test_the_kernels_of_the_self_test_describe_what_they_do():
+    (axis,) = SPEC.tiling(RIGHT, Problem("doubled", {"N": 100_003}, "float32")).axes
+    assert (axis.name, axis.size, axis.block, axis.step, axis.programs) == ("N", 100_003, 8192, 2048, 13)
+    tiling = SPEC.tiling(RIGHT, LARGE)
+    assert (tiling.streamed_bytes, tiling.resident_bytes) == (2 * 2048 * 4, 0)
+    assert SPEC.flops(LARGE) == 1 << 25
+    assert [launch.grid for launch in SPEC.plan(RIGHT, LARGE)] == [(4096,)]
+
+
+def test_the_product_of_the_self_test_has_a_tail_along_each_axis():
+    tiling = PRODUCT.tiling(RIGHT_PRODUCT, MULTIPLIED)
+    axes = [(axis.name, axis.size, axis.block, axis.step) for axis in tiling.axes]
+    assert axes == [("M", 100, 64, 64), ("K", 130, 130, 64), ("N", 70, 64, 64)]
+    assert (tiling.streamed_bytes, tiling.resident_bytes) == (2 * 64 * 64 * 2, 64 * 64 * 4)
+    assert tiling.dot == Dot(64, 64, 64, alone=True)
+    assert all(axis.size % axis.step for axis in tiling.axes)
+    assert PRODUCT.flops(MULTIPLIED) == 2 * 100 * 70 * 130
+    assert [launch.grid for launch in PRODUCT.plan(RIGHT_PRODUCT, MULTIPLIED)] == [(4,)]
+    buffers = PRODUCT.buffers(MULTIPLIED)
+    assert {name: buffer.shape for name, buffer in buffers.items()} == {
+        "a_ptr": (100, 130),
+        "b_ptr": (130, 70),
+        "out_ptr": (100, 70),
+    }
+    assert buffers["out_ptr"].terms == 130

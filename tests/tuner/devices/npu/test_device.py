@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +58,38 @@ def test_what_is_missing_beside_the_npu_is_named_one_after_the_other(monkeypatch
     if importlib.util.find_spec("torch_npu") is None:
         assert "torch_npu is not installed" in unavailable_reason()
         assert row().unavailable_reason == unavailable_reason()
+
+
+@pytest.mark.parametrize(
+    ("missing", "place", "interprets", "reason"),
+    [
+        ("torch_npu", "ascend", None, "torch_npu is not installed"),
+        ("triton", "ascend", None, "triton-ascend is not installed"),
+        (None, "nvidia", None, "triton-ascend is not installed"),
+        (None, None, None, "triton-ascend is not installed"),
+        (None, "ascend", "1", "TRITON_INTERPRET=1 makes Triton interpret on the CPU: unset it"),
+        (None, "ascend", "0", None),
+        (None, "ascend", None, None),
+    ],
+)
+def test_what_python_lacks_for_the_npu_is_named(monkeypatch, tmp_path, missing, place, interprets, reason):
+    """The last cases lack nothing."""
+
+    def find_spec(name):
+        origin = None if place is None else str(tmp_path / "__init__.py")
+        return None if name == missing else SimpleNamespace(origin=origin)
+
+    (tmp_path / "backends" / (place or "ascend")).mkdir(parents=True)
+    monkeypatch.setattr(npu.Path, "glob", lambda self, pattern: iter([Path("/dev/davinci0")]))
+    monkeypatch.setattr(npu.importlib.util, "find_spec", find_spec)
+    monkeypatch.setenv("ASCEND_HOME_PATH", "/usr/local/Ascend/latest")
+    monkeypatch.setenv("TRITON_NPU_COMPILER_PATH", "/opt/compiler")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    if interprets is not None:
+        monkeypatch.setenv("TRITON_INTERPRET", interprets)
+    found = unavailable_reason()
+    assert found == reason if reason is None else found.startswith(reason)
+    assert (row(1).id, row(1).available, row(1).unavailable_reason) == ("npu:1", reason is None, found or "")
 
 
 def test_a_chip_that_this_process_does_not_see_is_refused(monkeypatch):
