@@ -3,11 +3,13 @@
 import dataclasses
 import itertools
 
+import numpy as np
 import pytest
 
 from tilewise.errors import BadConfig, BadSpec, NothingFeasible
 from tilewise.kernels.spec import Constraint, Launch, Parameter, Problem, Tiling
-from tilewise.tuner.space.search_space import Space, check_config, check_tilings, enumerate_space
+from tilewise.tuner.space import search_space
+from tilewise.tuner.space.search_space import Space, broken_rule, check_config, check_tilings, enumerate_space
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
@@ -177,3 +179,64 @@ def test_a_tiling_that_is_that_of_some_launch_or_not_known_is_taken(bowl, space)
         bowl.SPEC, tiling=lambda config, problem: Tiling((), 0, 0), grid=lambda config, problem: (7,)
     )
     check_tilings(unknown, PROBLEM, space.configs)
+
+
+def test_configs_whose_keys_are_equal_are_told_apart(space, monkeypatch):
+    monkeypatch.setattr(search_space, "_keys", lambda rows: np.full(len(rows), 7, dtype=np.uint64))
+    alike = Space(space.domains, [space.configs[index] for index in range(len(space))])
+    assert [alike.index(config) for config in space.configs] == list(range(len(space)))
+    part = Space(space.domains, [space.configs[index] for index in range(3)])
+    assert part.index(space.configs[3]) is None
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(2**16, True), (2**16 + 1, False)])
+def test_a_parameter_has_as_many_values_as_16_bits_count(count, is_taken):
+    domains = {"A": range(count)}
+    if is_taken:
+        assert Space(domains, [{"A": count - 1}]).index({"A": count - 1}) == 0
+        return
+    with pytest.raises(ValueError, match="a parameter has more than 65536 values"):
+        Space(domains)
+
+
+def test_a_space_is_like_no_other_thing(space):
+    assert space != "a space" and space != Space({}, [])
+
+
+def test_of_many_configs_an_even_sample_of_tilings_is_checked(bowl):
+    checked = []
+
+    def tiling(config, problem):
+        checked.append(config["A"])
+        return Tiling((), 0, 0)
+
+    spec = dataclasses.replace(with_parameters(bowl, ("A", list(range(100)))), tiling=tiling)
+    for count, expected in ((100, list(range(0, 100, 3))), (64, list(range(0, 64, 2))), (63, list(range(63)))):
+        checked.clear()
+        check_tilings(spec, PROBLEM, [{"A": number} for number in range(count)])
+        assert checked == expected
+
+
+def test_the_rule_that_no_config_can_meet_is_told(bowl):
+    rules = (
+        Constraint("A is small", lambda config, problem, target: config["A"] < 2),
+        Constraint("A is none", lambda config, problem, target: False),
+    )
+    spec = with_parameters(bowl, ("A", [1, 2]), constraints=rules)
+    with pytest.raises(NothingFeasible, match=r"satisfies its constraints at M=64 on Bowl: A is none$"):
+        enumerate_space(spec, PROBLEM, bowl.TARGET)
+    odd = Constraint("A is odd", lambda config, problem, target: config["A"] == 1)
+    even = Constraint("A is even", lambda config, problem, target: config["A"] == 2)
+    with pytest.raises(NothingFeasible, match=r"satisfies its constraints at M=64 on Bowl$"):
+        enumerate_space(with_parameters(bowl, ("A", [1, 2]), constraints=(odd, even)), PROBLEM, bowl.TARGET)
+
+
+def test_the_broken_rule_is_the_first_one(bowl):
+    rules = [Constraint(f"A is over {least}", lambda c, p, t, least=least: c["A"] > least) for least in (0, 1, 2)]
+    spec = with_parameters(bowl, ("A", [1, 2, 3]), constraints=tuple(rules))
+    assert [broken_rule(spec, PROBLEM, bowl.TARGET, {"A": a}) for a in (0, 1, 2, 3)] == [
+        "A is over 0",
+        "A is over 1",
+        "A is over 2",
+        "",
+    ]
