@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
+from tilewise.tuner.stand_in import torch_devices  # noqa: E402
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in  # noqa: E402
-from tilewise.tuner.stand_in.driver import StandInDriver, is_ascend  # noqa: E402
+from tilewise.tuner.stand_in.driver import TIMED_MS, StandInDriver, has_driver, is_ascend  # noqa: E402
 
 
 @pytest.fixture
@@ -197,3 +199,65 @@ def test_the_ranks_of_a_program_meet_at_a_barrier(standing_in, tmp_path):
         distributed.barrier()
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("backends", "processors", "cuda_is_available"), [(("nvidia", "amd"), 132, True), (("ascend",), 40, False)]
+)
+def test_a_stand_in_has_the_figures_of_an_h200_and_of_a_910b4(monkeypatch, backends, processors, cuda_is_available):
+    monkeypatch.setattr(importlib.import_module("triton.backends"), "backends", dict.fromkeys(backends))
+    driver = StandInDriver(lambda: "the device")
+    assert driver.utils.get_device_properties(0) == {
+        "multiprocessor_count": processors,
+        "max_shared_mem": 232448,
+        "max_num_regs": 65536,
+        "warpSize": 32,
+        "mem_clock_rate": 2619000,
+        "mem_bus_width": 6144,
+        "sm_clock_rate": 1980000,
+        "num_aicore": 20,
+        "num_vectorcore": 40,
+    }
+    assert (driver.is_active(), driver.get_current_device(), driver.get_current_stream()) == (True, 0, 0)
+    assert driver.get_active_torch_device() == "the device"
+    assert driver.get_empty_cache_for_benchmark().numel() == 0
+    found = torch_devices._properties()
+    assert (found.multi_processor_count, found.warp_size, found.regs_per_multiprocessor) == (processors, 32, 65536)
+    assert (found.cube_core_num, found.vector_core_num, found.shared_memory_per_multiprocessor) == (20, 40, 232448)
+    available = {kind: torch_devices._answers(kind)["is_available"]() for kind in ("cuda", "npu")}
+    assert available == {"cuda": cuda_is_available, "npu": not cuda_is_available}
+
+
+def test_a_generator_of_a_stand_in_has_one_seed():
+    generator = torch_devices._Generator()
+    assert generator.manual_seed(7) is generator
+    assert (generator.initial_seed(), generator.seed(), len(generator.get_state())) == (0, 0, 16)
+    assert torch_devices._Event().elapsed_time(torch_devices._Event()) == TIMED_MS == 1.0
+
+
+@pytest.mark.parametrize(
+    ("active", "found"), [((False, False), False), ((True, False), True), ((True, True), False), ((), False)]
+)
+def test_a_host_has_a_driver_if_just_one_is_active(monkeypatch, active, found):
+    backends = {
+        str(number): SimpleNamespace(driver=SimpleNamespace(is_active=lambda is_so=is_so: is_so))
+        for number, is_so in enumerate(active)
+    }
+    monkeypatch.setattr(importlib.import_module("triton.backends"), "backends", backends)
+    assert has_driver() is found
+    if found:
+        with accelerator_stand_in() as stands_in:
+            assert not stands_in
+
+
+def test_torchs_compiler_is_set_when_it_is_first_asked_for(monkeypatch):
+    compiles, loaded = torch.compile, {name: sys.modules[name] for name in sys.modules if name == "torch._dynamo"}
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    with accelerator_stand_in():
+        sys.modules |= loaded
+        compile_first = torch.compile
+        assert compile_first is not compiles
+        for compile_it in (compile_first, compile_first, torch.compile):
+            assert compile_it(lambda x: x + 1, fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
+            assert torch.compile is compiles
+    assert torch.compile is compiles
