@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,7 @@ from tilewise.api.jobs.processes import (
     new_token,
     seen_alive,
 )
+from tilewise.errors import Unavailable
 from tilewise.tuner.workers.file_lock import try_lock
 
 CALLER = """
@@ -204,3 +206,80 @@ def test_a_mark_that_cannot_be_made_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "file"))
     with mark_for("token") as mark:
         assert mark is None
+
+
+def test_processes_are_asked_to_end_or_waited_for():
+    with ProcessExecutor() as executor:
+        running = executor.submit(time.sleep, 60)
+        executor.terminate()
+        with pytest.raises(ProcessEnded, match="signal 15") as ended:
+            running.result(30)
+        assert ended.value.code == -signal.SIGTERM
+        left = executor.submit(time.sleep, 0)
+        executor.shutdown(wait=False)
+        executor.shutdown(wait=True)
+        assert left.result(30) is None
+        assert not executor._running
+
+
+@pytest.mark.parametrize(
+    ("heir", "done"),
+    [
+        (None, [("sleep", 0.5), ("sleep", 0.5), ("exit", 1)]),
+        (
+            Path("heir"),
+            [
+                ("sleep", 0.5),
+                ("sleep", 0.5),
+                ("no heir", Path("heir")),
+                ("kill", os.getpid(), signal.SIGTERM),
+                ("sleep", 60.0),
+                ("exit", 1),
+            ],
+        ),
+    ],
+)
+def test_a_process_looks_for_its_parent_and_leaves_after_it(monkeypatch, heir, done):
+    parents, acts, left = iter([7, 7, 1]), [], threading.Event()
+
+    def leave(code):
+        acts.append(("exit", code))
+        left.set()
+
+    clock = SimpleNamespace(sleep=lambda seconds: acts.append(("sleep", seconds)))
+    system = SimpleNamespace(
+        getppid=lambda: next(parents), getpid=os.getpid, kill=lambda *given: acts.append(("kill", *given)), _exit=leave
+    )
+    monkeypatch.setattr(processes, "time", clock)
+    monkeypatch.setattr(processes, "os", system)
+    monkeypatch.setattr(processes, "_wait_for_no_heir", lambda file: acts.append(("no heir", file)))
+    processes._leave_with(7, heir)
+    assert left.wait(30)
+    assert acts == done
+
+
+def test_a_lock_that_cannot_be_asked_for_tells_nothing_of_a_process(monkeypatch):
+    def refuse(file, purpose):
+        raise Unavailable("the folder is gone")
+
+    with seen_alive():
+        monkeypatch.setattr(processes, "try_lock", refuse)
+        assert is_gone(identity()) is None
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(("held", "looks"), [([], 60), ([0], 60), ([0, 1, 2], 62), ([10], 70), ([59], 119), ([60], 60)])
+def test_a_lock_has_to_be_free_for_two_minutes_without_a_break(monkeypatch, held, looks):
+    """A look comes every 2 s; at those that `held` numbers, another process has the lock."""
+    now, seen = [0.0], []
+
+    def look(file, purpose):
+        seen.append(file)
+        is_held = len(seen) - 1 in held
+        return None if is_held else SimpleNamespace(release=lambda: None)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(processes, "time", clock)
+    monkeypatch.setattr(processes, "try_lock", look)
+    processes._wait_for_no_heir(Path("heir"))
+    assert len(seen) == looks
