@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,6 +36,8 @@ TARGETS = (
 
 PROBLEMS = 32
 CONFIGS_PER_PARAMETER = 4
+_MOST_STEPS = 100
+_PLAIN_PROBLEMS = 16
 
 SIZES: Mapping[str, tuple[int, ...]] = {
     "M": (1, 2, 5, 17, 64, 65, 256, 300, 1000, 4096, 20_000, 100_003),
@@ -91,7 +94,32 @@ def priors(name: str) -> list[dict[str, Any]]:
     ]
 
 
-TABLES: dict[str, Callable[[str], list[dict[str, Any]]]] = {"spaces": spaces, "priors": priors}
+def neighbours(name: str) -> list[dict[str, Any]]:
+    """Return valid configs far from the default, their launches and penalties, and for each value that each parameter
+    may have instead, which rules hold then. At consecutive problems they are of consecutive variants."""
+    return [
+        {
+            "problem": f"{problem} {config} on {target.name}",
+            "launched": _launched(spec, config, problem),
+            "penalties": {
+                penalty: float(f"{factor:.9g}") for penalty, factor in penalties(spec, problem, config, target).items()
+            },
+            "rules": {
+                parameter: [_held(spec, config | {parameter: value}, problem, target) for value in values]
+                for parameter, values in domains(spec, problem, target).items()
+            },
+        }
+        for number, (spec, drawn, target) in enumerate(_problems(name))
+        for problem in [_rounded(drawn) if number % 3 else drawn]
+        for config in _valid(spec, problem, target, number)
+    ]
+
+
+TABLES: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    "spaces": spaces,
+    "priors": priors,
+    "neighbours": neighbours,
+}
 
 
 def now(table: str, kernel: str) -> list[dict[str, Any]]:
@@ -126,6 +154,11 @@ def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target]]:
             yield spec, problem, target
 
 
+def _rounded(problem: Problem) -> Problem:
+    """Return a problem whose larger sizes are multiples of 64, as some variants need."""
+    return problem.resized({dim: size if size < 16 else -(-size // 64) * 64 for dim, size in problem.dims.items()})
+
+
 def _default(spec: KernelSpec, problem: Problem, target: Target) -> Config | None:
     """Return the default, or nothing where the kernel takes no such sizes: its own tests say what is refused."""
     try:
@@ -146,6 +179,33 @@ def _some(spec: KernelSpec, problem: Problem, target: Target) -> Iterator[tuple[
             config[name] = random.choice(ranges[name])
         yield config, (held := _held(spec, config, problem, target))
         base = config if "0" not in held else default
+
+
+def _valid(spec: KernelSpec, problem: Problem, target: Target, number: int) -> Iterator[dict[str, Value]]:
+    """Yield a valid config of one variant or, where there are several, of two: which ones goes by the number."""
+    words = {name: values for name, values in domains(spec, problem, target).items() if isinstance(values[0], str)}
+    variants = [dict(zip(words, chosen, strict=True)) for chosen in product(*words.values())]
+    if len(variants) > 2:
+        yield from _found(spec, problem, target, variants[(number + 1) % len(variants)])
+        yield from _found(spec, problem, target, variants[(number + 2) % len(variants)])
+    elif len(variants) > 1 or number < _PLAIN_PROBLEMS:
+        yield from _found(spec, problem, target, variants[number // 3 % len(variants)])
+
+
+def _found(spec: KernelSpec, problem: Problem, target: Target, variant: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """Draw other values until a config of a variant is valid; return it, or nothing if none is found."""
+    random, ranges = Random(f"{problem} {target} {variant}"), domains(spec, problem, target)
+    free = [name for name in ranges if name not in variant]
+    config: dict[str, Value] = {name: random.choice(values) for name, values in ranges.items()} | dict(variant)
+    held = _held(spec, config, problem, target)
+    for _ in range(_MOST_STEPS):
+        if "0" not in held:
+            return [config]
+        changed = config | {name: random.choice(ranges[name]) for name in random.sample(free, 1)}
+        after = _held(spec, changed, problem, target)
+        if after.count("0") <= held.count("0"):
+            config, held = changed, after
+    return []
 
 
 def _held(spec: KernelSpec, config: Config, problem: Problem, target: Target) -> str:

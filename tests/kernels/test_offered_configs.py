@@ -10,3 +10,9 @@ from tilewise.kernels import registry
 def test_arguments_spaces_defaults_rules_launches_and_tilings_are_those_of_the_table(name):
     for row, known in zip(now("spaces", name), before("spaces", name), strict=True):
         assert row == known
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_rules_of_configs_that_differ_in_one_value_are_those_of_the_table(name):
+    for row, known in zip(now("neighbours", name), before("neighbours", name), strict=True):
+        assert row == known

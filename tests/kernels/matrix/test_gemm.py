@@ -14,7 +14,7 @@ from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import ITEM_BYTES, Target
 from tilewise.tuner.space.problem_checks import make_problem
-from tilewise.tuner.space.search_space import check_config, check_tilings, enumerate_space
+from tilewise.tuner.space.search_space import broken_rule, check_config, check_tilings, enumerate_space
 
 GEMM = registry.load("gemm")
 HOPPER = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90)
@@ -277,6 +277,54 @@ def test_hopper_takes_tiles_of_64_rows_or_columns_whose_sums_and_operands_a_core
             operands = 2 * config["num_stages"] * config["BLOCK_K"] * (rows + cols)
             assert operands + (rows * cols if config["BLOCK_M"] >= 64 else 0) <= 227 * 1024
     assert {config["PROGRAMS"] for config in hopper((8192, 8192, 8192))} == {0, 132}
+
+
+SOUND = {
+    "hopper": {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "PARTS_N": 1, "WARP_SPECIALIZE": False, "num_warps": 4}
+    | {"num_stages": 3, "PROGRAMS": 0, "SPLIT_K": 1, "GROUP_M": 1},
+    "descriptors": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "PARTS_N": 1, "WARP_SPECIALIZE": True}
+    | {"num_warps": 4, "num_stages": 4, "PROGRAMS": 132, "SPLIT_K": 1, "GROUP_M": 1},
+    "pointers": {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "PARTS_N": 1, "WARP_SPECIALIZE": False, "num_warps": 4}
+    | {"num_stages": 2, "PROGRAMS": 0, "SPLIT_K": 1, "GROUP_M": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "rule"),
+    [
+        ("hopper", {}, ""),
+        ("hopper", {"PARTS_N": 2}, "hopper takes"),
+        ("hopper", {"WARP_SPECIALIZE": True}, "WARP_SPECIALIZE needs"),
+        ("hopper", {"num_warps": 8}, "hopper takes"),
+        ("hopper", {"BLOCK_K": 32}, "hopper takes"),
+        ("hopper", {"BLOCK_K": 128}, ""),
+        ("hopper", {"num_stages": 2}, "hopper takes"),
+        ("hopper", {"BLOCK_M": 32}, ""),  # turned, its columns are the rows
+        ("hopper", {"BLOCK_M": 32, "BLOCK_N": 64}, ""),
+        ("hopper", {"BLOCK_M": 32, "BLOCK_N": 32}, "hopper takes"),
+        ("hopper", {"PROGRAMS": 132}, ""),
+        ("descriptors", {}, ""),
+        ("descriptors", {"num_stages": 5}, "WARP_SPECIALIZE needs"),
+        ("descriptors", {"num_warps": 8}, "WARP_SPECIALIZE needs"),
+        ("descriptors", {"PARTS_N": 2}, "WARP_SPECIALIZE needs"),
+        ("descriptors", {"BLOCK_M": 64}, "WARP_SPECIALIZE needs"),
+        ("descriptors", {"WARP_SPECIALIZE": False, "PARTS_N": 2, "num_stages": 5, "BLOCK_M": 64}, ""),
+        ("descriptors", {"WARP_SPECIALIZE": False, "PARTS_N": 2, "BLOCK_N": 32}, ""),
+        ("descriptors", {"WARP_SPECIALIZE": False, "PARTS_N": 2, "BLOCK_N": 16}, "PROGRAMS, PARTS_N and"),
+        ("descriptors", {"PROGRAMS": 2048}, "PROGRAMS is less"),
+        ("descriptors", {"PROGRAMS": 2047}, ""),
+        ("pointers", {}, ""),
+        ("pointers", {"PROGRAMS": 132}, "PROGRAMS, PARTS_N and"),
+        ("pointers", {"PARTS_N": 2}, "PROGRAMS, PARTS_N and"),
+        ("pointers", {"GROUP_M": 64}, ""),
+        ("pointers", {"GROUP_M": 65}, "GROUP_M is at most"),
+        ("pointers", {"SPLIT_K": 2}, "SPLIT_K needs pointers"),
+    ],
+)
+def test_a_config_breaks_a_rule_by_one_value(variant, changes, rule):
+    config = {"VARIANT": variant, **SOUND[variant], **changes}
+    assert broken_rule(GEMM, problem(4096, 8192, 4096), HOPPER, config).startswith(rule)
+    assert bool(rule) == bool(broken_rule(GEMM, problem(4096, 8192, 4096), HOPPER, config))
 
 
 # Values ----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from types import SimpleNamespace
+
 import pytest
 
 from tilewise.db.workers import Lane
 from tilewise.errors import InUse, Unavailable
+from tilewise.tuner.cluster import offer
 from tilewise.tuner.cluster.offer import note, offered, resource_of, resources_of, taken
 
 FIRST, SECOND = (Lane(f"cuda:{number}", "NVIDIA H200", "measured", "cuda 13") for number in (0, 1))
@@ -45,3 +49,21 @@ def test_a_host_that_noted_nothing_usable_says_what_to_run(text, tmp_path):
         (tmp_path / "fleet" / "lanes.json").write_text(text)
     with pytest.raises(Unavailable, match="run tilewise fleet offer"), taken(resource_of(FIRST)):
         pass
+
+
+def test_a_lane_is_given_back_at_the_end_of_the_block_whatever_ended_it(monkeypatch):
+    held = []
+
+    def lock(file, purpose):
+        held.append((file.parent.name, len(file.name), purpose))
+        return SimpleNamespace(release=held.clear)
+
+    note([FIRST])
+    monkeypatch.setattr(offer, "try_lock", lock)
+    with ExitStack() as block:
+        assert block.enter_context(taken(resource_of(FIRST))) == FIRST
+        assert held == [("fleet", 12, "take cuda:0")]
+    assert held == []
+    with pytest.raises(KeyError), taken(resource_of(FIRST)):
+        {}["an error inside"]
+    assert held == []

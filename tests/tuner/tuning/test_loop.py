@@ -823,3 +823,26 @@ def test_the_smallest_budget_is_one_trial():
     assert Budget(trials=1).trials == 1
     with pytest.raises(UsageError, match="a budget of 0 trials; expected 1 or more"):
         Budget(trials=0)
+
+
+def test_a_device_is_warm_before_its_first_config_and_knows_what_times_are_compared_with(bowl, store):
+    calls = []
+
+    class Told(bowl.FormulaDevice):
+        def compare_with(self, problem, trials):
+            calls.append(("compare with", problem, len(trials)))
+
+        def warm_up(self):
+            calls.append("warm up")
+
+        def evaluate(self, *given, **named):
+            calls.append("evaluate")
+            return super().evaluate(*given, **named)
+
+    for trials in (3, 6):
+        Tuning(bowl.SPEC, PROBLEM, Told(), store, budget=Budget(trials)).run()
+        first, second, *rest = calls
+        assert (first[:2], second) == (("compare with", PROBLEM), "warm up")
+        assert set(rest) == {"evaluate"}
+        assert (first[2] > 0) == (trials == 6)  # the second resumes the first
+        calls.clear()
