@@ -249,18 +249,18 @@ def compute_step(op: Op) -> _Compute:
     function = wrapping_function(op)
 
     def scalar(registers: Registers, op: Op) -> None:
-        registers[op.results[0]] = function(*[registers[n] for n in op.operands])
+        registers[op.result] = function(*[registers[n] for n in op.operands])
 
     return scalar
 
 
 def _constant(registers: Registers, op: Op) -> None:
-    registers[op.results[0]] = op.attributes["value"]
+    registers[op.result] = op.attributes["value"]
 
 
 def _load(registers: Registers, op: Op) -> None:
     number, *indices = op.operands
-    registers[op.results[0]] = registers.read(op, registers.element(number, indices))
+    registers[op.result] = registers.read(op, registers.element(number, indices))
 
 
 def _store(registers: Registers, op: Op) -> None:
@@ -275,9 +275,9 @@ def _reinterpret(registers: Registers, op: Op) -> None:
     )
     if any(isinstance(number, np.ndarray) for number in [*sizes, *strides]):
         raise OneByOne
-    kind, view = op.result_types[0], registers[source]
+    kind, view = op.result_type, registers[source]
     assert isinstance(kind, MemRef)
-    registers[op.results[0]] = replace(
+    registers[op.result] = replace(
         view, offset=offset, sizes=tuple(map(int, sizes)), strides=tuple(map(int, strides)), dtype=kind.dtype
     )
 
@@ -289,10 +289,10 @@ def _subview(registers: Registers, op: Op) -> None:
     )
     if any(isinstance(number, np.ndarray) for number in [*sizes, *steps]):
         raise OneByOne
-    kind, view = op.result_types[0], registers[source]
+    kind, view = op.result_type, registers[source]
     assert isinstance(kind, MemRef)
     kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
-    registers[op.results[0]] = replace(
+    registers[op.result] = replace(
         view,
         offset=view.offset + sum(at * stride for at, stride in zip(offsets, view.strides, strict=True)),
         sizes=tuple(max(0, int(sizes[i])) for i in kept),
@@ -301,7 +301,7 @@ def _subview(registers: Registers, op: Op) -> None:
 
 
 def _collapse(registers: Registers, op: Op) -> None:
-    registers[op.results[0]] = collapsed(registers[op.operands[0]], op.attributes["reassociation"])
+    registers[op.result] = collapsed(registers[op.operands[0]], op.attributes["reassociation"])
 
 
 def _load_row(registers: Registers, op: Op) -> None:

@@ -176,7 +176,7 @@ class Executor:
                 group.values[result] = value
 
             return constant
-        if op.name == "arith.select" and isinstance(op.result_types[0], MemRef):
+        if op.name == "arith.select" and isinstance(op.result_type, MemRef):
             return self._choose(op)
         function = wrapping_function(op)
 
@@ -192,14 +192,14 @@ class Executor:
         def choose(group: Group) -> list[Group]:
             groups = group.split([condition])
             for part in groups:
-                part.values[op.results[0]] = part.values[yes if part.values[condition] else no]
+                part.values[op.result] = part.values[yes if part.values[condition] else no]
             return groups
 
         return choose
 
     def _program(self, op: Op) -> Step:
         def program(group: Group) -> None:
-            group.values[op.results[0]] = group.programs if len(group.programs) > 1 else int(group.programs[0])
+            group.values[op.result] = group.programs if len(group.programs) > 1 else int(group.programs[0])
 
         return program
 
@@ -284,7 +284,7 @@ class Executor:
 
     def _pointer_cast(self, op: Op) -> Step:
         """Compile a planned buffer; iterations use its addresses in turn if it has several."""
-        addresses, kind, result = op.segments()[0], op.result_types[0], op.results[0]
+        addresses, kind, result = op.segments()[0], op.result_type, op.result
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
@@ -302,7 +302,7 @@ class Executor:
     def _subview(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         offsets, sizes, steps = index_plan(op)
-        kind, result = op.result_types[0], op.results[0]
+        kind, result = op.result_type, op.result
         assert isinstance(kind, MemRef)
         kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
         uniform = [number for known, number in [*sizes, *steps] if known is None]
@@ -327,7 +327,7 @@ class Executor:
     def _reinterpret(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         offsets, sizes, strides = index_plan(op)
-        kind, result = op.result_types[0], op.results[0]
+        kind, result = op.result_type, op.result
         assert isinstance(kind, MemRef)
         uniform = [number for known, number in [*sizes, *strides] if known is None]
         placed = [*uniform, *(number for known, number in offsets if known is None)]
@@ -359,7 +359,7 @@ class Executor:
         return metadata
 
     def _collapse(self, op: Op) -> Step:
-        groups, source, result = op.attributes["reassociation"], op.operands[0], op.results[0]
+        groups, source, result = op.attributes["reassociation"], op.operands[0], op.result
 
         def collapse(group: Group) -> None:
             group.values[result] = collapsed(group.values[source], groups)
@@ -367,7 +367,7 @@ class Executor:
         return collapse
 
     def _expand(self, op: Op) -> Step:
-        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        kind, source, result = op.result_type, op.operands[0], op.result
         groups = op.attributes["reassociation"]
         assert isinstance(kind, MemRef)
 
@@ -380,7 +380,7 @@ class Executor:
 
     def _retype(self, op: Op) -> Step:
         """View the same memory under the result's static type: cast, bitcast."""
-        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        kind, source, result = op.result_type, op.operands[0], op.result
         assert isinstance(kind, MemRef)
 
         def retype(group: Group) -> None:
@@ -480,7 +480,7 @@ class Executor:
                 group.order.issue(S, op)
                 windows = [window for _, window in self.memory.read(group, S, op, view)]
                 value = decode(np.concatenate(windows), view.dtype)
-            group.values[op.results[0]] = value.copy() if len(group.programs) > 1 else value.item()
+            group.values[op.result] = value.copy() if len(group.programs) > 1 else value.item()
 
         def store(group: Group, view: View) -> None:
             value = group.values[op.operands[0]]

@@ -140,7 +140,7 @@ def written_arguments(function: Function) -> set[int]:
     written = set()
     for op in function.body.walk():
         if op.name == "scf.for":
-            arguments = op.regions[0].arguments[1:]
+            arguments = op.body.arguments[1:]
             sources: Iterator[tuple[int, int]] = zip(arguments, op.operands[3:], strict=True)
             roots |= {target: roots[source] for target, source in sources if source in roots}
             roots |= {
@@ -151,7 +151,7 @@ def written_arguments(function: Function) -> set[int]:
         elif op.name == "memref_ext.alloc_workspace":
             continue  # its buffers are none of the arguments
         elif op.operands and op.operands[0] in roots and op.results and isinstance(op.types[0], MemRef):
-            roots[op.results[0]] = roots[op.operands[0]]
+            roots[op.result] = roots[op.operands[0]]
         elif op.name in _STORES and op.operands[1] in roots:
             written.add(roots[op.operands[1]])
     return written

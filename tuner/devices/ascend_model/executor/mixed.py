@@ -224,7 +224,7 @@ class _Half(Executor):
 
     def _workspace(self, op: Op) -> Step:
         number, area, made = allocated(op, self._kernel)
-        base, kind, result = len(self._kernel.arguments) + number, made.kind, op.results[0]
+        base, kind, result = len(self._kernel.arguments) + number, made.kind, op.result
         within, each = (made.start - area.start) // made.item_bytes, area.size // made.item_bytes
 
         def allocate(group: Group) -> None:
@@ -254,7 +254,7 @@ class _Half(Executor):
 
     def _sub_block(self, op: Op) -> Step:
         def sub_block(group: Group) -> None:
-            group.values[op.results[0]] = group.order.core - 1
+            group.values[op.result] = group.order.core - 1
 
         return sub_block
 

@@ -49,7 +49,7 @@ def fault_at_size(
 
 
 def _loads_whole_number(op: Op) -> bool:
-    return op.name == "memref.load" and str(op.result_types[0]).startswith("i")
+    return op.name == "memref.load" and str(op.result_type).startswith("i")
 
 
 def _spread(programs: int) -> Array:

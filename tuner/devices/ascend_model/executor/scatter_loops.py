@@ -152,17 +152,17 @@ class _Body:
             self.take(op.regions[0].operations, masks)
 
     def _pointer_cast(self, op: Op, masks: _Masks) -> None:
-        kind, addresses = op.result_types[0], [self.registers[number] for number in op.segments()[0]]
+        kind, addresses = op.result_type, [self.registers[number] for number in op.segments()[0]]
         assert isinstance(kind, MemRef)
         if math.prod(kind.shape) != 1 or kind.dtype == "i1" or any(isinstance(each, np.ndarray) for each in addresses):
             raise OneByOne
         start = self._launch.layout.starts[kind.space]
         views = tuple(View(-1, start + int(at), 0, kind.shape, kind.strides, kind.dtype) for at in addresses)
-        self._cells[op.results[0]] = _Cell(op.results[0], views)
+        self._cells[op.result] = _Cell(op.result, views)
 
     def _collapse(self, op: Op, masks: _Masks) -> None:
         if op.operands[0] in self._cells:
-            self._cells[op.results[0]] = self._cells[op.operands[0]]
+            self._cells[op.result] = self._cells[op.operands[0]]
         else:
             compute_step(op)(self.registers, op)
 

@@ -100,7 +100,7 @@ class ScatterLoop:
                 or made.intersection(inner.operands)
             ):
                 return None
-            *before, last = _without_end(inner.regions[0])
+            *before, last = _without_end(inner.body)
             nested = last if last.name == "scf.for" else None
             levels.append(_split(inner, before if nested else [*before, last], made))
             if not all(_is_scalar(each) and each.name != "memref.store" for each in levels[-1].operations if nested):
@@ -138,14 +138,14 @@ def _split(op: Op, operations: Sequence[Op], made: set[int]) -> Level:
     """Return a loop with its operations that do the same in every trip apart; `made` are the others' results so far."""
     repeated: list[Op] = []
     rest: list[Op] = []
-    made.add(op.regions[0].arguments[0])
+    made.add(op.body.arguments[0])
     for each in operations:
         if _may_repeat(each, _FOLDS) and each.name != "hivm.hir.pipe_barrier" and made.isdisjoint(_used(each)):
             repeated.append(each)
         elif each.name != "annotation.mark":
             rest.append(each)
             made.update(each.results)
-    return Level(op, op.regions[0].arguments[0], rest, repeated)
+    return Level(op, op.body.arguments[0], rest, repeated)
 
 
 def _scatters(levels: Sequence[Level]) -> bool:
@@ -219,7 +219,7 @@ def _is_scalar(op: Op) -> bool:
         return True
     if op.name == "memref.store":
         return _space(op, 1) != "gm"
-    return op.name.startswith(("arith.", "math.")) and not isinstance(op.result_types[0], MemRef)
+    return op.name.startswith(("arith.", "math.")) and not isinstance(op.result_type, MemRef)
 
 
 def _moves_row(op: Op) -> bool:

@@ -53,6 +53,24 @@ class Op:
     regions: tuple[Block, ...] = ()
     number: int = 0
 
+    @property
+    def result(self) -> int:
+        """The number of the only result."""
+        (result,) = self.results
+        return result
+
+    @property
+    def result_type(self) -> MemRef | str:
+        """The type of the only result."""
+        (kind,) = self.result_types
+        return kind
+
+    @property
+    def body(self) -> Block:
+        """The only region."""
+        (body,) = self.regions
+        return body
+
     def segments(self) -> tuple[tuple[int, ...], ...]:
         """Return the operands grouped by `operandSegmentSizes`."""
         groups, start = [], 0
@@ -106,11 +124,11 @@ class Function:
 
     def planned_bytes(self, space: str) -> int:
         """Return the bytes of an on-chip memory from its start to the end of the last buffer planned there."""
-        constants = {op.results[0]: op.attributes["value"] for op in self.walk() if op.name == "arith.constant"}
+        constants = {op.result: op.attributes["value"] for op in self.walk() if op.name == "arith.constant"}
         ends = [0]
         for op in self.walk():
             if op.name == "hivm.hir.pointer_cast":
-                kind = op.result_types[0]
+                kind = op.result_type
                 assert isinstance(kind, MemRef)
                 if kind.space == space:
                     size = math.ceil(math.prod(kind.shape) * kind.item_bits / 8)

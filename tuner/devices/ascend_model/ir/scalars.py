@@ -21,7 +21,7 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 def scalar_function(op: Op) -> Callable[..., Any]:
     """Return the function that an `arith` or `math` operation computes; raises `UnknownOperation`."""
     short = op.name.rpartition(".")[2]
-    kind = str(op.result_types[0])
+    kind = str(op.result_type)
     if short == "select":
         return _select
     if short == "cmpi":
@@ -47,7 +47,7 @@ def wrapping_function(op: Op) -> Callable[..., Any]:
 
     The clock does without: an address beyond its type's range takes as long, and is refused where it is executed.
     """
-    function, width = scalar_function(op), _WIDTHS.get(str(op.result_types[0]), 64)
+    function, width = scalar_function(op), _WIDTHS.get(str(op.result_type), 64)
     if op.name.rpartition(".")[2] not in _WRAPPING or not 1 < width < 64:
         return function
     half = 1 << (width - 1)
@@ -75,8 +75,8 @@ def straight_line(operations: Sequence[Op]) -> Callable[[list[Any]], None]:
         else:
             names[f"f{number}"] = scalar_function(op)
             expression = f"f{number}({', '.join(operands)})"
-        held[op.results[0]] = f"r{op.results[0]}"
-        lines.append(f"    r{op.results[0]} = values[{op.results[0]}] = {expression}")
+        held[op.result] = f"r{op.result}"
+        lines.append(f"    r{op.result} = values[{op.result}] = {expression}")
     exec("\n".join(lines), names)
     run: Callable[[list[Any]], None] = names["run"]
     return run
@@ -88,9 +88,9 @@ def _expression(op: Op) -> str | None:
     if short == "cmpi":
         predicate = int(op.attributes["predicate"])
         return f"({{}} {_COMPARED[predicate]} {{}})" if predicate < len(_COMPARED) else None
-    if short in ("index_cast", "extsi") and str(op.types[0]) != "i1" and _WIDTHS.get(str(op.result_types[0])) == 64:
+    if short in ("index_cast", "extsi") and str(op.types[0]) != "i1" and _WIDTHS.get(str(op.result_type)) == 64:
         return "({} * 1)"
-    return _INLINE.get(short) if str(op.result_types[0]) in _WIDTHS or short == "select" else None
+    return _INLINE.get(short) if str(op.result_type) in _WIDTHS or short == "select" else None
 
 
 _COMPARED = ("==", "!=", "<", "<=", ">", ">=")

@@ -42,7 +42,7 @@ class Allocation:
     def of(cls, op: Op, function: Function) -> Allocation:
         """Read `alloc_workspace`; raises `UnknownOperation` if size or place are known at run time only."""
         _, sizes, offsets = op.segments()
-        kind = op.result_types[0]
+        kind = op.result_type
         constants = _constants(function)
         if not isinstance(kind, MemRef) or sizes or DYNAMIC in kind.shape or any(n not in constants for n in offsets):
             raise UnknownOperation(f"the model does not support {op.name} of a size known at run time only")
@@ -52,7 +52,7 @@ class Allocation:
 @lru_cache(maxsize=_KEPT)
 def _constants(function: Function) -> Mapping[int, Any]:
     """Return the constants of all halves by the number of their value."""
-    return {op.results[0]: op.attributes["value"] for op in function.walk() if op.name == "arith.constant"}
+    return {op.result: op.attributes["value"] for op in function.walk() if op.name == "arith.constant"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def _loaded_once(code: Code, op: Op, memory: str) -> MemRef | None:
     buffer = code.definition(code.root(op.operands[1]))
     if buffer is None or buffer.name != "hivm.hir.pointer_cast" or len(buffer.segments()[0]) > 1:
         return None
-    kind = buffer.result_types[0]
+    kind = buffer.result_type
     return kind if isinstance(kind, MemRef) and ON_CHIP_NAMES.get(kind.space) == memory else None
 
 

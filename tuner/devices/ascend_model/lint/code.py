@@ -134,7 +134,7 @@ class Code:
             return []
         if op.name == "memref.reinterpret_cast":
             return [self.number(value) if known is None else known for known, value in index_plan(op)[2]]
-        kind = op.result_types[0]
+        kind = op.result_type
         assert isinstance(kind, MemRef), "only memory has strides"
         source = op.types[0]
         steps = op.name in ("memref.subview", "memref.cast")

@@ -67,7 +67,7 @@ def row_loops(code: Code, costs: Costs) -> Iterator[Finding]:
     for op in code.walk():
         if op.name != "hivm.hir.load" or not (loops := code.loops(op)) or not code.is_copied_to_workspace(op):
             continue
-        index = loops[-1].regions[0].arguments[0]
+        index = loops[-1].body.arguments[0]
         if not any(index in view.operands for view in code.views(op.operands[1])):
             continue
         why, remedy, cause = _cause(code, op)
@@ -76,7 +76,7 @@ def row_loops(code: Code, costs: Costs) -> Iterator[Finding]:
             f"rows of {code.argument(op.operands[0])} are loaded one by one{f', {rows} per tile' if rows else ''}, "
         )
         message += f"and vector cores copy the tile to workspace for the cube core: {why}"
-        cost = costs.of(loops[-1].regions[0].walk())
+        cost = costs.of(loops[-1].body.walk())
         yield Finding(RULES["row-access"], message, remedy, code.place(op), cause, cost)
 
 
@@ -87,7 +87,7 @@ def _loops(code: Code) -> Iterator[_Loop]:
             continue
         (body,) = op.regions
         inside = list(body.walk())
-        indices = {each.regions[0].arguments[0] for each in [op, *inside] if each.name == "scf.for"}
+        indices = {each.body.arguments[0] for each in [op, *inside] if each.name == "scf.for"}
         if any(_touches(each, indices) for each in inside):
             yield _Loop(op, inside, [each for each in inside if _space(each) == "gm"])
 
@@ -178,7 +178,7 @@ def _verb(op: Op) -> str:
 
 
 def _elements(code: Code, loop: Op) -> str:
-    nest = [loop, *(op for op in loop.regions[0].walk() if op.name == "scf.for")]
+    nest = [loop, *(op for op in loop.body.walk() if op.name == "scf.for")]
     trips = [code.trips(each) for each in nest]
     if any(trip is None for trip in trips):
         return ""

@@ -42,5 +42,5 @@ def _fills_tile(code: Code, op: Op) -> bool:
     """Return whether a product is known to have as many columns as its tile of sums."""
     product = Mmad.of(op)
     made, cols = code.definition(code.root(product.out)), code.number(product.cols)
-    kind = made.result_types[0] if made else None
+    kind = made.result_type if made else None
     return isinstance(kind, MemRef) and cols is not None and cols >= kind.shape[0] * FRACTAL

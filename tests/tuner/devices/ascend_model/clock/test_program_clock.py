@@ -8,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tilewise.tuner.devices.ascend_model.clock import core, loops
-from tilewise.tuner.devices.ascend_model.clock.program_clock import UnknownOperation, _either_view
+from tilewise.tuner.devices.ascend_model.clock.program_clock import (
+    Memory,
+    ProgramClock,
+    Rate,
+    UnknownOperation,
+    _either_view,
+)
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents, View
 from tilewise.tuner.hardware.ascend_costs import costs
 
@@ -905,3 +911,14 @@ def test_a_tile_seen_as_another_type_lies_where_it_lay(run, start):
         return run(*seen, *near_lines, *far_lines, f'"hivm.hir.vadd"(%{name}, %far, %far) {adds}').busy["V"]
 
     assert added("back", words) == added("near", near)
+
+
+def test_the_first_byte_of_a_transfer_arrives_after_the_latency_of_its_rate(program):
+    """A rate without one moves the first byte at once."""
+    function = program("load")
+
+    def cycles(*latency):
+        rates = dict.fromkeys(range(len(function.arguments)), Rate(32.0, 32.0, *latency))
+        return ProgramClock(function, costs()).run([1, 1, 1, 1], 0, Memory(rates, rates)).cycles
+
+    assert cycles() == cycles(0.0) == cycles(260.0) - 260.0

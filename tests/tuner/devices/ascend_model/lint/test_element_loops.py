@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.lint.element_loops import _arithmetic, _cause, _Loop
 
 
 def op(name, *types, operands=(0,), number=1, regions=()):
-    return SimpleNamespace(name=name, types=types, operands=operands, number=number, regions=regions)
+    return Op(name, operands, (), {}, types, (), regions, number)
 
 
 def code(*computed, loops=(), argument="", trips=None):
