@@ -10,12 +10,14 @@ from places import HELPERS
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.source import function_hash, source_hash
+from tilewise.kernels.spec import Problem
 from tilewise.settings import read_settings
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument
 from tilewise.tuner.capture.program import Program, run_program
 from tilewise.tuner.capture.recorder import recording
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference import infer as infer_module
 from tilewise.tuner.inference.expressions import Fit
@@ -264,3 +266,62 @@ def test_the_refusal_of_an_endless_front_end_names_the_values_of_a_config_that_h
     reason = _Endless("opt did not finish within 30 s")
     assert "finish within 30 s; divide" in _endless(SimpleNamespace(name="k"), {}, reason)
     assert "finish within 30 s for BLOCK=8; divide" in _endless(SimpleNamespace(name="k"), {"BLOCK": 8}, reason)
+
+
+@pytest.fixture
+def on_chip(monkeypatch, tmp_path):
+    """The memory that is planned for a config if the front end and the compiler do as they are told, and how they were
+    called."""
+    spec = registry.load("vector_add")
+    problem = Problem("vector_add", {"N": 1000}, "float32")
+    config, asked = spec.default(problem, ASCEND), []
+
+    def ask(front_end, **made):
+        def lower(spec, problem, config, launch, part, *, seconds):
+            asked.append((launch.grid, part, seconds))
+            if isinstance(front_end, Exception):
+                raise front_end
+            return front_end
+
+        def compile_linalg(linalg, part, options, *, cache_folder):
+            asked.append((linalg, part, options, cache_folder))
+            return toolchain.Compiled(**made)
+
+        monkeypatch.setattr(toolchain, "lower", lower)
+        monkeypatch.setattr(toolchain, "compile_linalg", compile_linalg)
+        return infer_module._on_chip_bytes(spec, problem, config, tmp_path)
+
+    ask.asked, ask.folder = asked, tmp_path
+    ask.grid = spec.plan(config, problem)[0].grid
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("made", "planned"),
+    [
+        ({"required_bits": 8 * 4096}, 4096),
+        ({"required_bits": 8 * 4096 + 7}, 4096),
+        ({"required_bits": 7}, None),
+        ({"refusal": "it does not compile"}, None),
+        ({"code": "no module"}, None),
+    ],
+)
+def test_what_a_config_takes_on_chip_is_what_the_compiler_says_without_double_buffers(on_chip, made, planned):
+    assert on_chip("the linalg", **made) == planned
+    assert on_chip.asked == [
+        (on_chip.grid, "Ascend910B4", 30),
+        ("the linalg", "Ascend910B4", {"multibuffer": False}, on_chip.folder),
+    ]
+
+
+@pytest.mark.parametrize("error", [UnknownOperation("no such operation"), ValueError("no such type")])
+def test_a_kernel_that_the_front_end_refuses_has_no_plan(on_chip, error):
+    assert on_chip(error) is None
+    assert len(on_chip.asked) == 1
+
+
+def test_a_front_end_that_does_not_end_is_told_from_a_compiler(on_chip):
+    with pytest.raises(_Endless, match="the front end did not finish"):
+        on_chip(TimeoutError("the front end did not finish"))
+    with pytest.raises(TimeoutError, match="the compiler did not finish"):
+        on_chip("the linalg", refusal="the compiler did not finish", timed_out=True)
