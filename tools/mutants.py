@@ -39,7 +39,12 @@ PACKAGES = {
     "api": "api/",
 }
 
-GPU_ONLY = ("kernels/jit/attention/flash_hopper.py", "kernels/jit/matrix/block_fp8_hopper.py")
+GPU_ONLY = (
+    "kernels/jit/attention/flash_hopper.py",
+    "kernels/jit/matrix/block_fp8_hopper.py",
+    "kernels/jit/matrix/gemm_hopper.py",
+    "kernels/jit/topk_sorted.py",
+)
 
 _Position = tuple[int, int]
 
