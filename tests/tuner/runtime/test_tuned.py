@@ -25,6 +25,7 @@ from tilewise.kernels.source import source_hash
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.portfolio.build import portfolios
 from tilewise.tuner.runtime import shared_choices
+from tilewise.tuner.runtime import tuned as tuned_module
 from tilewise.tuner.runtime.tuned import tuned
 from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
 
@@ -546,3 +547,89 @@ def test_a_shared_choice_of_other_parameters_is_not_launched(file, tmp_path, mon
     launch(over(jitted, file), 1000)
     assert jitted.configs == [CONFIG]
     assert "is not launchable here" in caplog.text
+
+
+# In a graph of torch.compile, whose tracing is stood in for
+
+
+@pytest.fixture
+def compiling(file):
+    """A kernel as the compiler reads it, with the launches that it put into its graph."""
+    jitted = Jitted()
+    kernel = over(jitted, file)
+    kernel.put, kernel.jitted = [], jitted
+    kernel._is_compiling = lambda: True
+    kernel._operation = lambda *given, **named: kernel.put.append((*given, named))
+    kernel._sample = {"BLOCK_SIZE_M": 16, "SUB_BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 128, "EVICT_FIRST": False}
+    return kernel
+
+
+def test_a_launch_on_whole_numbers_is_put_into_the_graph_with_them(compiling):
+    x = Tensor()
+    compiling[(7, 2)](x, x, x, 1000, N=8192)
+    compiling[5](x, x, x, 1000, 8192)
+    assert compiling.put == [((7, 2), False, x, x, x, 1000, {"N": 8192}), ((5,), False, x, x, x, 1000, 8192, {})]
+    assert compiling.jitted.launches == []
+
+
+def test_a_grid_that_follows_from_the_config_is_that_of_a_sample_in_a_graph(compiling):
+    x = Tensor()
+    compiling[lambda meta: (meta["M"] // meta["BLOCK_SIZE_M"], meta["BLOCK_SIZE_N"])](x, x, x, 1000, 8192)
+    assert compiling.put == [((62, 128), True, x, x, x, 1000, 8192, {})]
+
+
+def test_a_kernel_that_no_operation_can_be_made_of_is_left_to_python(compiling):
+    compiling._operation, compiling._uncompiled = None, lambda grid, *args: ("uncompiled", grid, args)
+    assert compiling[(3,)](1, 2) == ("uncompiled", (3,), (1, 2))
+
+
+def grid_of(rows, block):
+    (launch,) = SPEC.plan(CONFIG | {"BLOCK_SIZE_M": block}, Problem("row_reduce", {"M": rows, "N": 8192}, "float32"))
+    return launch.grid
+
+
+def test_a_graph_launches_on_its_grid_or_on_that_of_the_spec(compiling):
+    x = Tensor()
+    compiling._launch_from_graph([7], False, x, x, x, 1000, 8192)
+    sample = SPEC.plan(compiling._sample, Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"))[0].grid
+    compiling._launch_from_graph([*sample], True, x, x, x, 1000, 8192)
+    compiling._launch_from_graph([*sample, 1, 1], True, x, x, x, 1000, 8192)
+    assert [grid for _, grid, *_ in compiling.jitted.launches] == [(7,), grid_of(1000, 25), grid_of(1000, 25)]
+    assert all(CONFIG.items() <= config.items() for config in compiling.jitted.configs)
+
+
+def test_a_graph_does_not_launch_on_another_grid_than_its_spec_s(compiling):
+    x, problem = Tensor(), Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
+    sample = SPEC.plan(compiling._sample, problem)[0].grid
+    for grid in ([sample[0] + 1], [*sample, 2]):
+        with pytest.raises(UsageError) as refused:
+            compiling._launch_from_graph(grid, True, x, x, x, 1000, 8192)
+        told = "x".join(map(str, grid)), "x".join(map(str, sample))
+        assert f"over another grid than its spec's ({told[0]}, not {told[1]})" in str(refused.value)
+    assert compiling.jitted.launches == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "whole", "shown"), [((5,), (5, 1, 1), "5"), ((5, 2), (5, 2, 1), "5x2"), ((1, 2, 3), (1, 2, 3), "1x2x3")]
+)
+def test_a_grid_has_three_sizes(grid, whole, shown):
+    assert tuned_module._whole(grid) == whole
+    assert tuned_module._times(grid) == shown
+
+
+def test_a_sample_has_the_first_value_of_each_parameter_on_either_kind_of_device():
+    sample = tuned_module._sample_config(SPEC, {})
+    targets = known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)
+    problem = Problem("row_reduce", {"M": 64, "N": 64}, "float32")
+    for parameter in SPEC.parameters:
+        values = [value for target in targets for value in parameter.values(problem, target)]
+        assert sample.get(parameter.name) == (values[0] if values else None)
+
+
+def test_of_the_ways_to_call_by_name_the_first_sixty_four_are_direct(file, monkeypatch):
+    monkeypatch.setattr(tuned_module, "_MOST_WAYS", 2)
+    kernel, x = over(Jitted(), file), Tensor()
+    names = {"x_ptr": x, "w_ptr": x, "out_ptr": x, "M": 1000, "N": 8192}
+    for order in (list(names), list(names)[::-1], [*names][1:] + [*names][:1]):
+        kernel[(1,)](**{name: names[name] for name in order})
+    assert len(kernel._keys_by_name) == 2
