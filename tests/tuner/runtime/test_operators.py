@@ -14,6 +14,7 @@ import pytest
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer
+from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.runtime import operators, torch_custom_op
 from tilewise.tuner.runtime.operators import Operator
 
@@ -397,3 +398,158 @@ def test_descriptors_of_the_host_are_those_of_each_call_s_tensors_and_hold_in_a_
         product(*pairs[1], torch.empty_like(out))
         graph.replay()
         assert torch.allclose(out, other_a @ other_b, atol=0.5)
+
+
+# Calls with torch's tensors, of kernels whose launches are recorded
+
+
+class OutOfResources(Exception):
+    """As Triton calls a config that takes more than there is."""
+
+
+@pytest.fixture
+def recorded(monkeypatch, tmp_path):
+    """A function that makes an operator, and the runs of its kernel's functions: their arguments, grids and options."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TILEWISE_MISSES", str(tmp_path / "misses.jsonl"))
+    runs = []
+
+    class Recorded:
+        def __init__(self, function):
+            self.fn, self.fails = function.fn, False
+
+        def run(self, **given):
+            runs.append(given)
+            if operator_options["fails"](given):
+                raise OutOfResources("shared memory")
+
+    operator_options = {"fails": lambda given: False}
+    resolve = operators.resolve_function
+    monkeypatch.setattr(operators, "resolve_function", lambda spec, function: Recorded(resolve(spec, function)))
+
+    def make(name, *, fails=lambda given: False, **options):
+        operator_options["fails"] = fails
+        return Operator(name, tmp_path / "none.json", device="NVIDIA H200", match="predicted", **options)
+
+    make.torch, make.runs = torch, runs
+    return make
+
+
+def test_a_call_launches_the_chosen_config_with_all_arguments(recorded):
+    torch = recorded.torch
+    softmax = recorded("softmax")
+    x, out = torch.randn(33, 1000), torch.empty(33, 1000)
+    softmax(x, out)
+    softmax(out_ptr=out, x_ptr=x)
+    (choice,) = softmax.choices
+    first, again = recorded.runs
+    assert first.keys() == again.keys() and first["x_ptr"] is x and first["out_ptr"] is out
+    (step,) = softmax.spec.plan(choice.config, choice.question.problem)
+    assert (first["grid"], first["warmup"], first["M"], first["N"]) == (step.grid, False, 33, 1000)
+    options = {name: choice.config[name] for name in softmax.spec.options() if choice.config.get(name)}
+    assert options.items() <= first.items() and "num_warps" in options
+    constants = {name: value for name, value in choice.config.items() if name.isupper() and name != "VARIANT"}
+    assert constants and constants.items() <= first.items()
+    softmax(torch.randn(34, 1000), torch.empty(34, 1000))
+    assert len(softmax.choices) == len(softmax._plans) == 2
+
+
+def test_scratch_and_initial_values_are_those_of_the_shape(recorded):
+    torch = recorded.torch
+    total = recorded("sum_all")
+    x, out = torch.randn(3_000_000), torch.full((1,), 7.0)
+    total(x, out)
+    (choice,) = total.choices
+    problem = choice.question.problem
+    initial = total.spec.buffers(problem)["out_ptr"].initial
+    assert out.item() == (7.0 if initial is None else initial)
+    steps = total.spec.plan(choice.config, problem)
+    assert [run["grid"] for run in recorded.runs] == [step.grid for step in steps]
+    scratch = total.spec.scratch(choice.config, problem)
+    for name, buffer in scratch.items():
+        made = next(run[name] for run in recorded.runs if name in run)
+        assert (tuple(made.shape), str(made.dtype)) == (buffer.shape, f"torch.{buffer.dtype}")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "named", "said"),
+    [
+        (1, {}, "must be called with the tensors x_ptr, out_ptr"),
+        (3, {}, "must be called with the tensors x_ptr, out_ptr"),
+        (2, {"M": 5}, "must be called with the tensors x_ptr, out_ptr"),
+        (1, {"y_ptr": 0}, "must be called with the tensors x_ptr, out_ptr"),
+    ],
+)
+def test_a_call_with_other_tensors_than_the_kernel_s_is_refused(recorded, tensors, named, said):
+    x = recorded.torch.randn(6, 80)
+    with pytest.raises(UsageError, match=said):
+        recorded("softmax")(*[x] * tensors, **named)
+    assert recorded.runs == []
+
+
+def test_tensors_of_no_problem_of_the_kernel_are_refused(recorded):
+    torch, softmax = recorded.torch, recorded("softmax")
+    x = torch.randn(6, 80)
+    for tensors, said in (
+        ((x[0], x), "a tensor has too few dimensions"),
+        ((x, x.t()), r"out_ptr is \(80, 6\); expected \(6, 80\), contiguous"),
+        ((x.t(), torch.empty(80, 6)), r"x_ptr is \(80, 6\); expected \(80, 6\), contiguous"),
+        ((x.double(), x.double()), "does not take 'float64'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            softmax(*tensors)
+    with pytest.raises(UsageError, match="kernel softmax has no flag bias; it has none"):
+        recorded("softmax", flags={"bias": True})
+
+
+def test_strides_are_those_that_the_flags_ask_for_but_along_axes_of_one(recorded):
+    torch, flags = recorded.torch, {"column_major": True}
+    product = recorded("gemm", flags=flags)
+    a, b, out = torch.randn(5, 40).half(), torch.randn(30, 40).half().T, torch.empty(5, 30).half()
+    product(a, b, out)
+    assert product.choices[0].question.problem.flags == flags
+    with pytest.raises(UsageError, match=r"b_ptr is \(40, 30\); expected \(40, 30\), with the strides \(1, 40\)"):
+        product(a, b.contiguous(), out)
+    narrow = torch.randn(40, 1).half()  # one column lies as one row would
+    product(a, narrow, torch.empty(5, 1).half())
+    assert len(product.choices) == 2
+
+
+def test_a_guess_that_does_not_run_gives_way_to_the_default_for_good(recorded):
+    torch = recorded.torch
+    row = recorded("row_reduce", fails=lambda given: len(recorded.runs) == 1)
+    x, w, out = torch.randn(200, 1000), torch.randn(1000), torch.empty(200)
+    for _ in range(2):
+        row(x, w, out)
+    assert len(recorded.runs) == 3
+    (choice,) = row.choices
+    assert choice.match == "default" and "OutOfResources: shared memory" in choice.why
+    default = row.spec.default(choice.question.problem, known_target("NVIDIA H200", 132))
+    assert recorded.runs[1]["BLOCK_SIZE_M"] == recorded.runs[2]["BLOCK_SIZE_M"] == default["BLOCK_SIZE_M"]
+
+
+@pytest.mark.parametrize("is_guess", [True, False])
+def test_a_better_answer_is_planned_at_once_unless_it_is_a_guess(recorded, is_guess):
+    torch = recorded.torch
+    row = recorded("row_reduce")
+    x, w, out = torch.randn(200, 1000), torch.randn(1000), torch.empty(200)
+    row(x, w, out)
+    [(key, before)] = row._plans.items()
+    (choice,) = row.choices
+    better = replace(choice, config=dict(choice.config), match="predicted" if is_guess else "exact")
+    assert better.is_guess is is_guess
+    row._changed(better)
+    assert key not in row._plans if is_guess else row._plans[key] is not before
+    row._changed(replace(better, question=replace(better.question, device="another")))
+    assert len(row._plans) == (0 if is_guess else 1)
+
+
+def test_a_compiler_sees_a_call_as_one_operation(recorded, monkeypatch):
+    softmax, called = recorded("softmax"), []
+    monkeypatch.setattr(softmax, "_operation", lambda *tensors: called.append(tensors))
+    x, out = recorded.torch.randn(6, 80), recorded.torch.empty(6, 80)
+    monkeypatch.setattr(softmax, "_is_compiling", lambda: True)
+    softmax(x, out_ptr=out)
+    assert len(called) == 1 and called[0][0] is x and called[0][1] is out
+    assert recorded.runs == []
