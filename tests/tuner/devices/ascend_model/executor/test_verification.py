@@ -265,3 +265,40 @@ def test_a_problem_with_a_flag_is_verified_against_the_reference_of_that_flag(ta
     for problem in (plain, dataclasses.replace(plain, flags={"renormalise": False}), plain):
         verdict = verify_compiled(spec, problem, spec.default(problem, target), target, cache_folder)
         assert verdict.agreed, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (
+            "race: a (operation 1) on V reads what c (operation 3) on V wrote",
+            "race: a (k.py:1) on V reads what c (k.py:3) on V wrote",
+        ),
+        ("b (operation 2) uses byte 7", "b (operation 2) uses byte 7"),  # it has no line
+        ("d (operation 4) uses byte 7", "d (operation 4) uses byte 7"),  # there is none
+        ("launch 2: c (operation 3) uses byte 7", "launch 2: c (k.py:3) uses byte 7"),
+        ("launch 3: c (operation 3) uses byte 7", "launch 3: c (operation 3) uses byte 7"),  # other code
+        ("out_ptr: off by 9", "out_ptr: off by 9"),
+    ],
+)
+def test_operations_are_told_by_their_lines_where_the_compiler_gives_them(monkeypatch, reason, told):
+    def function(*names):
+        return SimpleNamespace(walk=lambda: iter([SimpleNamespace(name=name) for name in names]))
+
+    lowered = []
+    operations = [("a", "k.py:1"), ("b", None), ("c", "k.py:3")]
+    monkeypatch.setattr(
+        verification.toolchain,
+        "lower",
+        lambda spec, problem, config, launch, part, *, locations: lowered.append(launch),
+    )
+    monkeypatch.setattr(
+        verification.toolchain, "compile_linalg", lambda *given, locations, **named: SimpleNamespace(code="the code")
+    )
+    monkeypatch.setattr(verification, "without_locations", lambda code: (code, operations))
+    spec = SimpleNamespace(plan=lambda config, problem: ["first", "second", "third"])
+    functions = [function("a", "b", "c")] * 2 + [function("a", "c")]
+    target = SimpleNamespace(name="Ascend910B4")
+    assert verification._with_lines(reason, spec, None, {}, functions, target, None) == told
+    number = int(reason[7]) if reason.startswith("launch") else 1
+    assert lowered == ([["first", "second", "third"][number - 1]] if "operation" in reason else [])
