@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -216,3 +218,116 @@ def test_a_process_that_takes_too_long_to_end_is_killed(monkeypatch):
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert (ended, group._numbers) == ([pid], {})
+
+
+# What the first process does, a quarter of a second after the other
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Let a group watch processes that are only said to start and to end; return what it did, and when."""
+
+    def watch(processes, *looks, end=signal.SIGTERM):
+        """Each look is what happens before it: nothing, who is ready, or who has ended and how."""
+        now, done, left = [0.0], [], iter(looks)
+        group = Group([None] * processes, None, ready=lambda address: done.append(("ready", address)), ended=int)
+        gone = []
+
+        def start(number):
+            del group._starts[number]
+            group._started[number] = now[0]
+            done.append(("start", number, now[0]))
+
+        def wait(signals, seconds):
+            assert (signals, seconds) == (group_module._SIGNALS, 0.25)
+            now[0] += seconds
+            look = next(left, "end")
+            if look == "end":
+                return SimpleNamespace(si_signo=end)
+            for number, how in (look or {}).items():
+                if how == "ready":
+                    group._is_ready[number] = (True,)
+                else:
+                    gone.append((number, how))
+            return SimpleNamespace(si_signo=signal.SIGCHLD) if look else None
+
+        def reap():
+            found, gone[:] = list(gone), []
+            return found
+
+        monkeypatch.setattr(group, "_start", start)
+        monkeypatch.setattr(group, "_reap", reap)
+        monkeypatch.setattr(group_module, "signal", SimpleNamespace(sigtimedwait=wait))
+        monkeypatch.setattr(group_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        try:
+            done.append(("end", group._watch("the address")))
+        except Unavailable as error:
+            done.append(("refused", str(error)))
+        return done
+
+    return watch
+
+
+STARTED = [("start", 0, 0.0), ("start", 1, 0.0)]
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_is_ready_once_all_its_processes_are_and_ends_by_a_signal(watched, end):
+    done = watched(2, None, {1: "ready"}, None, {0: "ready"}, None, {0: "ready"}, end=end)
+    assert done == [*STARTED, ("ready", "the address"), ("end", end)]
+    assert watched(2, {1: "ready"}, None, end=end) == [*STARTED, ("end", end)]
+
+
+def test_a_server_one_of_whose_processes_ends_before_all_were_ready_does_not_start(watched):
+    done = watched(2, {1: "ready"}, {0: "exit code 3"}, None)
+    told = "a process of the server ended with exit code 3 before all were ready; see its log"
+    assert done == [*STARTED, ("refused", told)]
+
+
+def test_a_process_that_ends_later_is_started_again_a_second_after_its_start(watched, caplog):
+    done = watched(2, {0: "ready", 1: "ready"}, {1: "signal 9"}, None, None, None, None, {0: "exit code 1"}, None)
+    assert done == [
+        *STARTED,
+        ("ready", "the address"),
+        ("start", 1, 1.0),
+        ("start", 0, 1.75),
+        ("end", signal.SIGTERM),
+    ]
+    assert caplog.messages == [
+        "process 1 of the server ended with signal 9; it is started again",
+        "process 0 of the server ended with exit code 1; it is started again",
+    ]
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, None), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_run_ends_its_processes_and_puts_back_the_signals(monkeypatch, number, error):
+    done = []
+    listener = SimpleNamespace(close=lambda: done.append("closed"))
+    group = Group([listener], None, ready=str, ended=int)
+    monkeypatch.setattr(group, "_watch", lambda address: done.append(address) or number)
+    monkeypatch.setattr(group, "_end", lambda: done.append("ended"))
+    monkeypatch.setattr(group_module, "gc", SimpleNamespace(freeze=lambda: done.append("frozen")))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    if error is None:
+        group.run("the address")
+    else:
+        with pytest.raises(error):
+            group.run("the address")
+    assert done == ["frozen", "the address", "closed", "ended"]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_ends_of_processes_are_told_with_their_ids_and_how(monkeypatch):
+    ended = []
+    group = Group([None] * 2, None, ready=str, ended=ended.append)
+    living = subprocess.Popen(["sleep", "60"])
+    left, killed = subprocess.Popen(["false"]), subprocess.Popen(["sleep", "60"])
+    killed.kill()
+    for process in (left, killed):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    group._numbers = {living.pid: 0, left.pid: 1, killed.pid: 2}
+    assert group._reap() == [(1, "exit code 1"), (2, "signal 9")]
+    assert (ended, group._numbers) == ([left.pid, killed.pid], {living.pid: 0})
+    group._send(signal.SIGTERM)
+    assert living.wait(PATIENCE) == -signal.SIGTERM
+    left.returncode, killed.returncode = 1, -9
