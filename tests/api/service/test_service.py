@@ -131,3 +131,47 @@ def test_a_miss_is_tuned_after_all_that_users_ask_for_unless_a_hundred_jobs_wait
     asyncio.run(work())
     assert submitted == [("a request", -100)] * (queued < 100)
     assert len(awake) == woken
+
+
+def test_a_service_that_ends_ends_all_that_it_has_begun(store_url, tune, monkeypatch):
+    tune()
+    done = []
+
+    def noted(what, name):
+        end = getattr(what, name)
+        label = f"{type(what).__name__}.{name}"
+        if asyncio.iscoroutinefunction(end):
+
+            async def act():
+                done.append(label)
+                await end()
+        else:
+
+            def act():
+                done.append(label)
+                end()
+
+        monkeypatch.setattr(what, name, act)
+
+    with TestClient(create_app(store_url, Options())) as client:
+        service = client.app.state.service
+        runner = service._runner
+        for what in (service._siblings, service.slow_lookups, service._imports, service.answer_cache):
+            noted(what, "close")
+        noted(runner, "stop")
+        noted(service._checker, "shutdown")
+        noted(service.store, "close")
+        noted(service.writer, "close")
+        assert not service.stopping
+    assert done == [
+        "Siblings.close",
+        "Runner.stop",
+        "SlowLookups.close",
+        f"{type(service._imports).__name__}.close",
+        "ThreadPoolExecutor.shutdown",
+        "AnswerCache.close",
+        "SqlStore.close",
+        "SqlStore.close",
+    ]
+    assert service.stopping and service._runner is None and service._preparing.done()
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "runner"]
