@@ -485,3 +485,34 @@ def test_another_crash_is_told_by_its_message_or_its_signal():
     dumped = subprocess.CalledProcessError(-11, ["/usr/bin/tool"], stderr=b"PLEASE submit a bug report\nStack dump:\n")
     assert describe(dumped) == "tool crashed (SIGSEGV)"
     assert crash("tool", 1, "LLVM ERROR: no maps") == ""
+
+
+def test_a_worker_whose_supervisor_is_closed_says_so():
+    def fork(connection, output):
+        raise EOFError("the workers are closed")
+
+    supervisor = Supervisor("calls_for_test:run")
+    supervisor.fork = fork
+    with pytest.raises(WorkerDied, match=r"^the workers are closed$"):
+        Worker(supervisor).call("1", timeout=1.0)
+
+
+def test_a_pool_is_made_anew_with_all_its_workers(pool):
+    before = {future.result(30) for future in [pool.submit("(time.sleep(0.2), os.getpid())[1]", timeout=30)] * 1}
+    for one in pool._workers:
+        one.call("os.getpid()", timeout=30)
+    pids = {one.pid for one in pool._workers}
+    assert None not in pids and before & pids
+    pool.restart()
+    after = {one.call("os.getpid()", timeout=30) for one in pool._workers}
+    assert len(after) == len(pool._workers) and not after & pids
+
+
+def test_a_pool_that_starts_starts_each_worker_once(monkeypatch):
+    pool = WorkerPool("calls_for_test:run", 3)
+    started = []
+    for one in pool._workers:
+        monkeypatch.setattr(one, "start", lambda one=one: started.append(one))
+    pool.start()
+    assert started == pool._workers and len(started) == 3
+    pool.close()
