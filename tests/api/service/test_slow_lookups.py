@@ -13,6 +13,7 @@ from tilewise.api.routes import lookups
 from tilewise.api.service import slow_lookups
 from tilewise.api.service.places import Places
 from tilewise.errors import Busy, StoreError
+from tilewise.tuner.lookup.resolve import NotTuned
 from tilewise.tuner.workers.worker import WorkerDied, WorkerFailed
 
 FAR = "/v1/configs/row_reduce?M=7&N=64&device=Ascend910B4&match=predicted"
@@ -151,27 +152,27 @@ def test_a_batch_has_few_predictions_and_marks_the_others_as_busy(client, tune, 
     assert all(result["config"] for result in again)
 
 
-def test_misses_of_a_batch_beyond_the_nearest_shape_are_heeded(client, tune, monkeypatch):
-    tune()
-    heeded = []
-    monkeypatch.setattr(lookups, "_heed_miss", lambda service, question: heeded.append(dict(question.dims)))
+@pytest.mark.parametrize(
+    ("error", "kind", "heeded"),
+    [
+        (NotTuned("it is not tuned"), "not-tuned", [{"N": 1}, {"N": 2}]),
+        (Busy("many look-ups are under way", 1.0), "busy", []),
+    ],
+)
+def test_misses_of_a_batch_beyond_the_nearest_shape_are_heeded_unless_the_server_was_busy(
+    client, monkeypatch, error, kind, heeded
+):
+    async def fail(caller, request):
+        raise error
+
+    questions = []
+    monkeypatch.setattr(lookups, "_heed_miss", lambda service, question: questions.append(dict(question.dims)))
+    monkeypatch.setattr(client.app.state.service.slow_lookups, "one", fail)
     query = {"kernel": "vector_add", "device": "unheard of", "match": "predicted"}
-    results = client.post("/v1/lookup", json={"queries": [query | {"dims": {"N": n}} for n in (1, 2)]}).json()
-    assert [result["type"] for result in results["results"]] == ["urn:tilewise:problem:not-tuned"] * 2
-    assert heeded == [{"N": 1}, {"N": 2}]
-
-
-def test_a_busy_server_heeds_no_miss_of_a_batch(client, tune, monkeypatch):
-    async def busy(caller, request):
-        raise Busy("many look-ups are under way", 1.0)
-
-    tune()
-    heeded = []
-    monkeypatch.setattr(lookups, "_heed_miss", lambda service, question: heeded.append(question))
-    monkeypatch.setattr(client.app.state.service.slow_lookups, "one", busy)
-    query = {"kernel": "vector_add", "device": "Ascend910B4", "match": "predicted", "dims": {"N": 1}}
-    [result] = client.post("/v1/lookup", json={"queries": [query]}).json()["results"]
-    assert (result["type"], heeded) == ("urn:tilewise:problem:busy", [])
+    body = {"queries": [query | {"dims": {"N": n}} for n in (1, 2)]}
+    results = client.post("/v1/lookup", json=body).json()["results"]
+    assert [result["type"] for result in results] == [f"urn:tilewise:problem:{kind}"] * 2
+    assert questions == heeded
 
 
 def test_the_server_itself_predicts_nothing(client, tune, monkeypatch):
