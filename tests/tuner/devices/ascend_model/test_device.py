@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewise.db.records import Clock, Status
+from tilewise.db.records import Clock, L2State, Status
 from tilewise.errors import BadSpec, Unavailable, UnknownDevice
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
@@ -20,6 +20,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.hardware import calibrated_costs
+from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part
 from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.workers.worker import WorkerTimeout
@@ -215,6 +216,24 @@ def test_no_config_is_faster_than_the_memory_floor(device, row_reduce, problem, 
         if outcome.timing
     ]
     assert 0 < floor < min(times)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("m", [8, 100_000])
+def test_the_floor_is_the_time_of_the_bytes_that_have_to_move(device, row_reduce, problem, monkeypatch, warm, m):
+    """Of a problem that fits the cache, results need not leave it, and operands need not come if they are there."""
+    figures, read, written = costs(), m * 1024 * 4 + 1024 * 4, m * 4
+    assert row_reduce.bytes(problem(m, 1024)) == read + written
+    fits = read + written <= device.part.l2_mib * 2**20
+    monkeypatch.setattr(device, "_l2", L2State.WARM if warm else L2State.COLD)
+    if fits and warm:
+        rate, moved = device.part.l2_gb_s * figures["l2_share"], read + written
+    else:
+        moved = read if fits else read + written
+        share = max(figures["read_share"], figures["mixed_share"])
+        rate = device.part.global_gb_s(0.0 if fits else written / moved) * share
+    assert fits == (m == 8)
+    assert device.floor_us(row_reduce, problem(m, 1024)) == pytest.approx(moved / rate / 1e3)
 
 
 def test_an_unknown_part_is_refused():

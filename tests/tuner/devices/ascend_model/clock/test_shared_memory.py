@@ -106,6 +106,14 @@ def test_a_byte_that_comes_into_a_dirty_cache_writes_back_another():
     assert found.outward[3].share == pytest.approx(1 / (0.5 / mixed + 1 / CACHED))
 
 
+def test_bytes_that_come_into_the_cache_take_the_time_of_global_memory_and_of_what_they_write_back():
+    """A clean cache takes 950 bytes per ns. With a dirty one half as much again moves, at 450."""
+    timed = program(reads={3: MIB // 2})
+    clean, dirty = (settled({3: MIB // 2}, timed, l2=l2) for l2 in (L2State.COLD, L2State.DIRTY))
+    assert clean.fetching_us(950_000) == pytest.approx(1.0)
+    assert dirty.fetching_us(450_000) == pytest.approx(1.5)
+
+
 def test_no_more_lines_are_written_back_than_the_cache_holds():
     """Four times its size is read, so a quarter of the lines that leave are dirty: an eighth of a byte each."""
     found = settled({3: 4 * MIB}, program(reads={3: 4 * MIB}), l2=L2State.DIRTY).rates(10)
