@@ -215,9 +215,11 @@ def test_processes_are_asked_to_end_or_waited_for():
         with pytest.raises(ProcessEnded, match="signal 15") as ended:
             running.result(30)
         assert ended.value.code == -signal.SIGTERM
-        left = executor.submit(time.sleep, 0)
+        left = executor.submit(time.sleep, 0.1)
         executor.shutdown(wait=False)
+        started = list(executor._running)
         executor.shutdown(wait=True)
+        assert [process.returncode for process in started] == [0]  # without asking
         assert left.result(30) is None
         assert not executor._running
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -241,3 +242,11 @@ def test_half_of_a_lanes_places_may_be_one_callers(places, all_of_them, of_one, 
     monkeypatch.setattr(slow_lookups, "Places", lambda *given: made.append(given))
     slow_lookups._Lane(None, 1, places, "predictions")
     assert made == [(all_of_them, of_one, "predictions", 1.0)]
+
+
+def test_closing_ends_the_processes_of_both_lanes(monkeypatch):
+    ended = []
+    pool = SimpleNamespace(close=lambda: ended.append("ended"))
+    monkeypatch.setattr(slow_lookups, "WorkerPool", lambda supervisor, size: pool)
+    slow_lookups.SlowLookups("sqlite://", None, None, 1).close()
+    assert ended == ["ended"] * 2

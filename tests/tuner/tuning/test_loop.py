@@ -846,3 +846,24 @@ def test_a_device_is_warm_before_its_first_config_and_knows_what_times_are_compa
         assert set(rest) == {"evaluate"}
         assert (first[2] > 0) == (trials == 6)  # the second resumes the first
         calls.clear()
+
+
+def test_the_best_is_stored_as_it_is_timed_again_if_it_still_runs(bowl, store):
+    device = bowl.FormulaDevice()
+    tuning = Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(12))
+    best = tuning.run().winner
+    scope = device.scope(bowl.SPEC, PROBLEM)
+    slower = bowl.FormulaDevice(lambda config: best.time_us + 7)
+    tuning._device = slower
+    tuning._time_best_again()
+    again = next(trial for trial in store.trials(scope) if trial.config_key == best.config_key)
+    assert (again.time_us, again.verified, again.search, again.ordinal) == (
+        best.time_us + 7,
+        True,
+        best.search,
+        best.ordinal,
+    )
+    assert tuning._best.time_us == best.time_us + 7
+    tuning._device = bowl.FormulaDevice(lambda config: Status.RUNTIME)
+    tuning._time_best_again()
+    assert next(trial for trial in store.trials(scope) if trial.config_key == best.config_key) == again

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewise.tuner.workers import supervisor_process
-from tilewise.tuner.workers.supervisor_process import _answer, _at, _buried, _live, _Place, _serve, _told
+from tilewise.tuner.workers.supervisor_process import _answer, _at, _buried, _live, _Place, _Places, _serve, _told
 from tilewise.tuner.workers.worker import ANSWER, ENDED, RAISED, READY
 
 
@@ -118,3 +118,36 @@ def test_a_child_is_buried_with_its_folder(tmp_path, code, returned):
     assert _buried(_Place(None, 0, str(folder), child.pid)) == returned
     assert not folder.exists()
     child.returncode = returned
+
+
+@pytest.mark.parametrize(
+    ("abandoned", "told", "acts"),
+    [
+        (False, True, ["told 3", "forked"]),
+        (False, False, ["told 3", "unregistered", "closed"]),
+        (True, True, ["closed"]),
+    ],
+)
+def test_a_child_that_ended_is_replaced_unless_nobody_wants_another(monkeypatch, abandoned, told, acts):
+    done = []
+    places = _Places.__new__(_Places)
+    place = SimpleNamespace(abandoned=abandoned, connection=SimpleNamespace(fileno=lambda: 7))
+    place.close = lambda: done.append("closed")
+    places._places = {7: place}
+    places._poll = SimpleNamespace(unregister=lambda number: done.append("unregistered"))
+    monkeypatch.setattr(places, "_fork", lambda place: done.append("forked"))
+    monkeypatch.setattr(supervisor_process, "_buried", lambda place: 3)
+    monkeypatch.setattr(supervisor_process, "_told", lambda connection, code: done.append(f"told {code}") or told)
+    places._replace(place)
+    assert done == acts
+    assert (7 in places._places) == ("forked" in acts)
+
+
+def test_a_child_whose_worker_hung_up_is_killed_and_heard_no_more(monkeypatch):
+    done = []
+    places = _Places.__new__(_Places)
+    place = SimpleNamespace(abandoned=False, connection=SimpleNamespace(fileno=lambda: 7))
+    places._poll = SimpleNamespace(unregister=done.append)
+    monkeypatch.setattr(supervisor_process, "_kill", done.append)
+    places._abandon(place)
+    assert (place.abandoned, done) == (True, [7, place])
