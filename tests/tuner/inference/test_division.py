@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
-from tilewise.tuner.inference.division import Sample, _main, _moved_back, find_division, with_memory
+from tilewise.tuner.inference.division import Sample, _dot, _main, _moved_back, find_division, with_memory
 from tilewise.tuner.inference.expressions import Fit
 
 
@@ -228,3 +229,18 @@ def test_memory_below_that_of_the_loads_counts_as_none():
     tile = {"M": 500, "N": 4096, "ROWS": 20, "SUB": 1, "COLUMNS": 4}
     found = with_memory(replace(division(), tile=Fit("1")), [(tile, 0)])
     assert found.resident.text == "0"
+
+
+@pytest.mark.parametrize("unknown", [None, 0, 1, 2])
+def test_a_product_has_tiles_only_if_all_three_sizes_follow_from_the_config(unknown):
+    samples = [SimpleNamespace(work=SimpleNamespace(dots=[((16, 32, 8), ()), ((64, 128, 32), ()), ((1, 2, 3), ())]))]
+    asked = []
+
+    def fit(values):
+        asked.append(list(values))
+        return None if len(asked) - 1 == unknown else Fit(str(values[0]))
+
+    found = _dot(samples, fit)
+    assert asked == [[64], [128], [32]]
+    assert found is None if unknown is not None else [each.text for each in found] == ["64", "128", "32"]
+    assert _dot([*samples, SimpleNamespace(work=SimpleNamespace(dots=[]))], fit) is None

@@ -136,7 +136,6 @@ def _set_up(part: str) -> tuple[Path, str]:
     real = shutil.which(COMPILER)
     folder = Path(tempfile.mkdtemp(prefix="tilewise-compiler-"))  # in the worker's own folder, and goes with it
     log = folder / "log"
-    log.touch()
     if real is not None:
         wrapper = folder / "bin" / COMPILER
         wrapper.parent.mkdir()

@@ -239,7 +239,7 @@ def _to_rows(core: CubeCore, op: Op) -> Step:
 
 def _extents(outside: View, op: Op) -> tuple[int, int]:
     """Return rows and columns of a tile in global memory."""
-    if outside.base < 0:
+    if outside.on_chip:
         raise Fault(f"{place(op)} uses on-chip memory as if it were global")
     if len(outside.sizes) != 2:
         raise UnknownOperation(f"the model does not support {place(op)} of {len(outside.sizes)} dimensions")

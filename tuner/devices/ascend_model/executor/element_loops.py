@@ -126,7 +126,7 @@ class Registers:
         return replace(view, offset=view.offset + sum(moves), sizes=(), strides=())
 
     def read(self, op: Op, element: View) -> Any:
-        if element.base >= 0:
+        if not element.on_chip:
             at = np.broadcast_to(element.offset, (len(self.group.programs), *np.shape(element.offset)[1:]))
             if (found := self.memory.gather(op, element, at)) is None:
                 raise OneByOne

@@ -309,7 +309,7 @@ class Executor:
         placed = [*uniform, *(number for known, number in offsets if known is None)]
 
         def subview(group: Group) -> list[Group]:
-            groups = group.split(placed if group.values[source].base < 0 else uniform)
+            groups = group.split(placed if group.values[source].on_chip else uniform)
             for part in groups:
                 view: View = part.values[source]
                 moves = [o * s for o, s in zip(_read(offsets, part), view.strides, strict=True)]
@@ -333,7 +333,7 @@ class Executor:
         placed = [*uniform, *(number for known, number in offsets if known is None)]
 
         def reinterpret(group: Group) -> list[Group]:
-            groups = group.split(placed if group.values[source].base < 0 else uniform)
+            groups = group.split(placed if group.values[source].on_chip else uniform)
             for part in groups:
                 part.values[result] = replace(
                     part.values[source],
@@ -473,7 +473,7 @@ class Executor:
             return replace(view, offset=view.offset + sum(moves), sizes=(), strides=())
 
         def load(group: Group, view: View) -> None:
-            if view.base < 0:
+            if view.on_chip:
                 group.order.use(S, op, [view], [])
                 value = group.chip.read(view, op)
             else:
@@ -484,7 +484,7 @@ class Executor:
 
         def store(group: Group, view: View) -> None:
             value = group.values[op.operands[0]]
-            if view.base < 0:
+            if view.on_chip:
                 group.order.use(S, op, [], [view])
                 group.chip.write(view, value, op)
                 return
@@ -494,7 +494,7 @@ class Executor:
 
         def access(group: Group) -> list[Group]:
             view: View = group.values[number]
-            groups = group.split(indices) if view.base < 0 else [group]
+            groups = group.split(indices) if view.on_chip else [group]
             for part in groups:
                 (load if reads else store)(part, element(part))
             return groups

@@ -115,14 +115,14 @@ def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> 
 
 
 def require_on_chip(views: Sequence[View], op: Op) -> None:
-    if any(view.base >= 0 for view in views):
+    if any(not view.on_chip for view in views):
         raise Fault(f"{place(op)} uses global memory as if it were on chip")
 
 
 def require_transfer(outside: View, inside: View, op: Op) -> None:
     """Raise `Fault` unless a transfer joins global and on-chip memory of equal shapes, apart from axes of extent 1."""
     require_on_chip([inside], op)
-    if outside.base < 0:
+    if outside.on_chip:
         raise Fault(f"{place(op)} uses on-chip memory as if it were global")
     if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
         raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}, which differ")

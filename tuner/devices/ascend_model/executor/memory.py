@@ -87,6 +87,10 @@ class View:
     dtype: str
 
     @property
+    def on_chip(self) -> bool:
+        return self.base < 0
+
+    @property
     def item_bits(self) -> int:
         return 1 if self.dtype == "i1" else _storage(self.dtype).itemsize * 8
 
@@ -147,7 +151,7 @@ class Layout:
 
     def require(self, view: View, space: str, op: Op) -> None:
         """Raise `Fault` unless the view lies in this memory, or `OutOfBounds` if it leaves it."""
-        if view.base >= 0:
+        if not view.on_chip:
             raise Fault(f"{place(op)} uses global memory as if it were on chip")
         low, high = view.span()
         item, offset = view.item_bits // 8, _whole(view.offset, op)

@@ -186,7 +186,7 @@ class _Body:
         if source not in self._cells or self._cells[source].name not in self._held:
             raise OneByOne
         put, element = self._held[self._cells[source].name], self.registers[target]
-        if not _same(put.masks, masks[: len(put.masks)]) or element.base < 0 or element.elements() != 1:
+        if not _same(put.masks, masks[: len(put.masks)]) or element.on_chip or element.elements() != 1:
             raise OneByOne
         views = put.cell.views
         if element.dtype != views[0].dtype:

@@ -32,6 +32,11 @@ def tile(address, *sizes, dtype="f32", strides=None, offset=0):
     return View(-1, address, offset, sizes, tuple(strides or dense), dtype)
 
 
+@pytest.mark.parametrize(("base", "on_chip"), [(-1, True), (0, False), (1, False)])
+def test_a_view_is_of_an_argument_or_on_chip(base, on_chip):
+    assert View(base, 0, 0, (4,), (1,), "f32").on_chip is on_chip
+
+
 def test_memory_starts_as_nan_in_every_float_type():
     chip = OnChip(2, 64)
     for dtype in ("f32", "f16", "bf16"):
