@@ -47,6 +47,8 @@ def test_a_whole_database_has_no_faults(url):
     health = check(url)
     assert (health.whole, health.revision) == (True, HEAD)
     assert (health.rows["scopes"], health.rows["trials"]) == (2, 3)
+    names = ("integrity", "schema", "references", "scopes", "trials", "suggestions", "answers")
+    assert tuple(part.name for part in health.checks) == names
     left_out = [part.name for part in health.checks if part.left_out]
     assert left_out == (["integrity"] if url.startswith("postgresql") else [])
 

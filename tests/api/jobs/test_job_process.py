@@ -334,3 +334,11 @@ def test_the_log_tells_of_a_sign_of_life_that_failed_and_the_next_one_is_given(m
     run = job_process._Run(None, SimpleNamespace(beat=beat), SimpleNamespace(id=7, shapes=[]), "lease", "vector_add")
     run._beat()
     assert (beats, caplog.messages) == (["lease"] * 2, ["job 7: it is locked"])
+
+
+def test_whoever_watches_for_stops_of_a_process_ends_with_its_job():
+    with job_process._running_on(SimpleNamespace(id=7)) as check:
+        (watcher,) = [thread for thread in threading.enumerate() if thread.name == "stops"]
+        check()
+    watcher.join(30)
+    assert not watcher.is_alive()

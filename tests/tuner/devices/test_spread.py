@@ -266,6 +266,7 @@ def test_a_device_can_be_closed_while_nobody_asks_for_the_outcomes_of_its_batche
     next(left)
     device.close()
     assert all(one.closed for one in made)
+    assert device._stopping.is_set()  # no chip begins another config
 
 
 def elsewhere(bowl, count):

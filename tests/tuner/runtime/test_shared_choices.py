@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from places import HELPERS
@@ -104,6 +105,15 @@ def test_a_file_that_stays_locked_is_given_up(file, monkeypatch, caplog):
     assert shared.agreed(choice(8)) == choice(8) and shared.agreed(choice(16)) == choice(16)
     assert len(caplog.messages) == 1 and "is locked for more than 0.1 s by another process" in caplog.messages[0]
     lock.release()
+
+
+def test_the_lock_of_a_file_is_given_back_after_each_choice(file, monkeypatch):
+    held = []
+    lock = SimpleNamespace(release=lambda: held.append("released"))
+    monkeypatch.setattr(shared_choices, "try_lock", lambda file, purpose, *, remedy: held.append(file.name) or lock)
+    shared = SharedChoices(file, {})
+    assert shared.agreed(choice(8)) == shared.agreed(choice(16)) == choice(8)
+    assert held == ["choices.jsonl.lock", "released"] * 2
 
 
 def test_a_file_that_cannot_be_made_is_told_once(tmp_path, caplog):
