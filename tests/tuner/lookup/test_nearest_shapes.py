@@ -101,3 +101,56 @@ def test_an_index_of_nothing_has_nothing_near():
 def test_shapes_are_read_without_parsing_if_they_are_sizes_by_these_names(shapes, rows):
     found = _parsed_rows(shapes, ["M", "N"])
     assert (None if found is None else found.tolist()) == rows
+
+
+def rows(*pairs):
+    return np.array(pairs, dtype=np.int64)
+
+
+def test_a_few_new_shapes_wait_unsorted_beside_sorted_ones():
+    index = ShapeIndex(("M", "N"))
+    index.settle()
+    assert len(index._sizes) == 0
+    index.add(("M", "N"), rows(*((m, 8) for m in range(600, 0, -1))))
+    index.settle()  # there are no sorted ones yet
+    assert (index._sizes[:, 0].tolist(), index._waiting) == (list(range(1, 601)), [])
+    index.add(("N", "M"), rows(*((16, m) for m in range(1, 513))))
+    index.settle()
+    assert (len(index._sizes), len(index)) == (600, 1112)
+    index.add(("M", "N"), rows((9, 16)))
+    index.settle()
+    assert (len(index._sizes), index._waiting) == (1113, [])
+    assert index._sizes[:, 0].tolist() == sorted(index._sizes[:, 0].tolist())
+    assert index._logs == pytest.approx(np.log(index._sizes.T), rel=1e-6)
+
+
+@pytest.mark.parametrize(("axis", "names"), [(0, ("M", "N")), (1, ("N", "M"))])
+def test_shapes_are_sorted_along_the_dimension_with_the_most_values(axis, names):
+    index = ShapeIndex(names)
+    index.add(("M", "N"), rows(*((m, m % 3 + 1) for m in range(30, 0, -1))))
+    index.settle()
+    assert index._axis == axis
+    assert index._sizes[:, axis].tolist() == list(range(1, 31))
+
+
+def test_the_dimension_is_chosen_again_once_most_shapes_are_new():
+    index = ShapeIndex(("M", "N"))
+    index.add(("M", "N"), rows(*((m, 8) for m in range(1, 601))))
+    index.settle()
+    index.add(("M", "N"), rows(*((8, n) for n in range(1, 601))))
+    index.settle()
+    assert index._axis == 0  # just as many
+    index.add(("M", "N"), rows(*((8, n) for n in range(601, 2001))))
+    index.settle()
+    assert index._axis == 1
+    assert index._sizes[:, 1].tolist() == sorted(index._sizes[:, 1].tolist())
+
+
+def test_so_many_neighbours_are_given_and_none_beyond_the_bound():
+    index = ShapeIndex(("M",))
+    index.add(("M",), rows(*((m,) for m in range(1, 65))))
+    assert [dims["M"] for _, dims in index.near({"M": 32}, math.inf, 3)] == [33, 31, 34]
+    assert len(index.near({"M": 32}, math.inf)) == 8
+    bound = math.log(34 / 32)
+    assert [dims["M"] for _, dims in index.near({"M": 32}, bound)] == [33, 31, 34]
+    assert [dims["M"] for _, dims in index.near({"M": 32}, bound - 1e-9)] == [33, 31]
