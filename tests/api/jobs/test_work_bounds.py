@@ -42,6 +42,12 @@ def bounds(jobs, workers):
 
 
 @pytest.fixture
+def alone():
+    """Bounds that need no database for what is asked of them."""
+    return WorkBounds(7, None, None, Liveness())
+
+
+@pytest.fixture
 def claimed(jobs):
     """A function that submits a job and claims it for an owner; it returns the job as it is then."""
 
@@ -76,48 +82,48 @@ def later(monkeypatch):
         ("y" * 300 + "/me", "y" * 300 + "/work-7/me"),
     ],
 )
-def test_an_owner_is_stored_with_its_token_before_its_last_part(bounds, owner, stored):
-    assert bounds.stored_owner(owner) == stored
-    assert bounds.shown(Lease(1, stored, 1)) == Lease(1, owner, 1)
-    assert bounds.shown([Lease(1, stored, 1)]) == [Lease(1, owner, 1)]
+def test_an_owner_is_stored_with_its_token_before_its_last_part(alone, owner, stored):
+    assert alone.stored_owner(owner) == stored
+    assert alone.shown(Lease(1, stored, 1)) == Lease(1, owner, 1)
+    assert alone.shown([Lease(1, stored, 1)]) == [Lease(1, owner, 1)]
 
 
 @pytest.mark.parametrize("owner", ["", "h/", "x" * 101, "y" * 301 + "/me", "h\n/me", "h/a.b", "h/é"])
-def test_an_owner_of_another_form_is_refused(bounds, owner):
+def test_an_owner_of_another_form_is_refused(alone, owner):
     with pytest.raises(UsageError) as refused:
-        bounds.stored_owner(owner)
+        alone.stored_owner(owner)
     told = f"the owner is {owner[:60]!r}; expected HOST/PROCESS/NAME, with letters and digits as name"
     assert str(refused.value) == told
 
 
-def test_owners_of_others_are_shown_as_they_are_stored(bounds):
+def test_owners_of_others_are_shown_as_they_are_stored(alone):
     for owner in (OTHERS, "h/1/work-77/me", "h/1/me", "work-7", "xwork-7/me"):
-        assert bounds.shown(Lease(1, owner, 1)).owner == owner
-    assert bounds.shown(5) == 5
+        assert alone.shown(Lease(1, owner, 1)).owner == owner
+    assert alone.shown(5) == 5
 
 
-def test_an_operation_on_a_lease_is_for_the_stored_owner(bounds):
+def test_an_operation_on_a_lease_is_for_the_stored_owner(alone):
     given = {"lease": Lease(3, "h/1/me", 2), "progress": {}}
-    assert bounds.bound("jobs.beat", given) == {"lease": Lease(3, OWN, 2), "progress": {}}
+    assert alone.bound("jobs.beat", given) == {"lease": Lease(3, OWN, 2), "progress": {}}
     assert given["lease"].owner == "h/1/me"
-    assert bounds.bound("kernels.all", {"names": ["a"]}) == {"names": ["a"]}
+    assert alone.bound("kernels.all", {"names": ["a"]}) == {"names": ["a"]}
 
 
-def test_a_job_is_claimed_for_the_stored_owner_and_expires_by_the_servers_clock(bounds):
-    assert bounds.bound("jobs.claim", {"job": None, "owner": "h/1/me"})["owner"] == OWN
+def test_a_job_is_claimed_for_the_stored_owner_and_expires_by_the_servers_clock(alone):
+    assert alone.bound("jobs.claim", {"job": None, "owner": "h/1/me"})["owner"] == OWN
     before = datetime.now(UTC)
-    now = bounds.bound("jobs.expire", {"now": before + timedelta(days=99)})["now"]
+    now = alone.bound("jobs.expire", {"now": before + timedelta(days=99)})["now"]
     assert before <= now <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_job_ends_in_a_final_state(bounds, state):
+def test_a_job_ends_in_a_final_state(alone, state):
     given = {"state": state, "reason": ""}
     if state.is_final:
-        assert bounds.bound("jobs.finish", given) == given
+        assert alone.bound("jobs.finish", given) == given
         return
     with pytest.raises(UsageError, match=f"the state is '{state.value}'; a job ends as done, failed or cancelled"):
-        bounds.bound("jobs.finish", given)
+        alone.bound("jobs.finish", given)
 
 
 @pytest.mark.parametrize("method", ["jobs.take_back", "jobs.give_back"])
@@ -207,13 +213,13 @@ def test_a_registration_takes_64_kib(bounds, more, is_taken):
 
 
 @pytest.mark.parametrize(("asked", "given"), [(1, 1), (0, 1), (-5, 1), (1000, 1000), (1001, 1000)])
-def test_results_come_in_pages_of_at_most_a_thousand(bounds, asked, given):
-    assert bounds.bound("store.results", {"most": asked}) == {"most": given}
-    assert bounds.bound("store.results", {}) == {}
+def test_results_come_in_pages_of_at_most_a_thousand(alone, asked, given):
+    assert alone.bound("store.results", {"most": asked}) == {"most": given}
+    assert alone.bound("store.results", {}) == {}
 
 
-def test_scopes_are_asked_for_by_kernel(bounds):
-    assert bounds.bound("store.scopes", {"kernel": "softmax"}) == {"kernel": "softmax"}
+def test_scopes_are_asked_for_by_kernel(alone):
+    assert alone.bound("store.scopes", {"kernel": "softmax"}) == {"kernel": "softmax"}
     for given in ({}, {"kernel": None}):
         with pytest.raises(UsageError, match="a worker asks for the scopes of one kernel; name it"):
-            bounds.bound("store.scopes", given)
+            alone.bound("store.scopes", given)
