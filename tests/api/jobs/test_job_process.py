@@ -337,8 +337,9 @@ def test_the_log_tells_of_a_sign_of_life_that_failed_and_the_next_one_is_given(m
 
 
 def test_whoever_watches_for_stops_of_a_process_ends_with_its_job():
+    before = {*threading.enumerate()}
     with job_process._running_on(SimpleNamespace(id=7)) as check:
-        (watcher,) = [thread for thread in threading.enumerate() if thread.name == "stops"]
+        (watcher,) = {thread for thread in threading.enumerate() if thread.name == "stops"} - before
         check()
     watcher.join(30)
     assert not watcher.is_alive()

@@ -208,20 +208,27 @@ def test_a_mark_that_cannot_be_made_is_none(monkeypatch, tmp_path):
         assert mark is None
 
 
-def test_processes_are_asked_to_end_or_waited_for():
-    with ProcessExecutor() as executor:
-        running = executor.submit(time.sleep, 60)
-        executor.terminate()
-        with pytest.raises(ProcessEnded, match="signal 15") as ended:
-            running.result(30)
-        assert ended.value.code == -signal.SIGTERM
-        left = executor.submit(time.sleep, 0.1)
-        executor.shutdown(wait=False)
-        started = list(executor._running)
-        executor.shutdown(wait=True)
-        assert [process.returncode for process in started] == [0]  # without asking
-        assert left.result(30) is None
-        assert not executor._running
+@pytest.mark.parametrize(
+    ("end", "acts"),
+    [
+        (lambda executor: executor.terminate(), ["terminate"]),
+        (lambda executor: executor.shutdown(), ["wait"]),
+        (lambda executor: executor.shutdown(wait=False), []),
+        (lambda executor: executor.shutdown(cancel_futures=True), ["kill", "wait"]),
+        (lambda executor: executor.shutdown(wait=False, cancel_futures=True), ["kill"]),
+    ],
+)
+def test_processes_are_asked_to_end_or_killed_and_waited_for(end, acts):
+    done = {}
+
+    class Process:
+        def __getattr__(self, name):
+            return lambda: done.setdefault(self, []).append(name)
+
+    executor, processes = ProcessExecutor(), [Process(), Process()]
+    executor._running.update(processes)
+    end(executor)
+    assert [done.get(process, []) for process in processes] == [acts] * 2
 
 
 @pytest.mark.parametrize(

@@ -174,4 +174,3 @@ def test_a_service_that_ends_ends_all_that_it_has_begun(store_url, tune, monkeyp
         "SqlStore.close",
     ]
     assert service.stopping and service._runner is None and service._preparing.done()
-    assert not [thread.name for thread in threading.enumerate() if thread.name == "runner"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -251,13 +252,15 @@ def test_a_host_has_a_driver_if_just_one_is_active(monkeypatch, active, found):
 
 
 def test_torchs_compiler_is_set_when_it_is_first_asked_for(monkeypatch):
-    compiles, loaded = torch.compile, {name: sys.modules[name] for name in sys.modules if name == "torch._dynamo"}
+    stances = []
+    monkeypatch.setattr(torch, "compile", lambda function, **named: (function, named))
+    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: nullcontext(stances.append(stance)))
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    compiles = torch.compile
     with accelerator_stand_in():
-        sys.modules |= loaded
         compile_first = torch.compile
-        assert compile_first is not compiles
+        assert compile_first is not compiles and stances == []
         for compile_it in (compile_first, compile_first, torch.compile):
-            assert compile_it(lambda x: x + 1, fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
-            assert torch.compile is compiles
+            assert compile_it(len, fullgraph=True) == (len, {"fullgraph": True})
+            assert torch.compile is compiles and stances == ["force_eager"]
     assert torch.compile is compiles
