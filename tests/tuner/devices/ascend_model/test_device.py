@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from tilewise.db.records import Clock, L2State, Status
 from tilewise.errors import BadSpec, Unavailable, UnknownDevice
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model import device as device_module
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
@@ -23,7 +25,7 @@ from tilewise.tuner.hardware import calibrated_costs
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part
 from tilewise.tuner.hardware.cube_costs import cube_fingerprint
-from tilewise.tuner.workers.worker import WorkerTimeout
+from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerExceeded, WorkerFailed, WorkerTimeout
 
 
 def children(parent):
@@ -344,3 +346,65 @@ def test_a_config_has_ten_minutes_to_compile_and_three_to_be_executed(slow, row_
     verdict = slow.verify(row_reduce, problem(1000, 8192), config)
     assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
     assert verdict.reason == "executing the program: no answer within 180 s"
+
+
+# What compile processes answer --------------------------------------------------------------------------------------
+
+
+def answered(answer):
+    future = Future()
+    future.set_exception(answer) if isinstance(answer, Exception) else future.set_result(answer)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (WorkerTimeout("no answer within 300 s"), Status.TIMEOUT, "no answer within 300 s"),
+        (WorkerDied("it died"), Status.COMPILE, "the compiler's front end crashed: it died"),
+        (WorkerExceeded("it used much"), Status.COMPILE, "the compiler's front end crashed: it used much"),
+        (WorkerFailed("KeyError", "'x'"), Status.RUNTIME, "KeyError: 'x'"),
+    ],
+)
+def test_a_process_that_fails_is_an_outcome_and_judges_nothing(error, status, told):
+    found = device_module._outcome(answered(error))
+    assert (found.status, found.reason) == (status, told)
+    verdict = device_module._verdict(answered(error))
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
+    assert verdict.reason == f"executing the program: {error}"
+
+
+@pytest.mark.parametrize("read", ["_outcome", "_verdict"])
+@pytest.mark.parametrize(
+    ("error", "raised", "told"),
+    [
+        (WorkerFailed("BadSpec", "it is wrong"), BadSpec, "it is wrong"),
+        (WorkerFailed("OSError", "no space left"), Unavailable, "a compile process failed: OSError: no space left"),
+        (WorkerFailed("MemoryError", ""), Unavailable, "a compile process failed: MemoryError"),
+        (WorkerError("something else"), Unavailable, "something else"),
+    ],
+)
+def test_what_is_wrong_with_the_spec_or_the_machine_is_no_configs_fault(read, error, raised, told):
+    with pytest.raises(raised) as failed:
+        getattr(device_module, read)(answered(error))
+    assert str(failed.value) == told
+
+
+def test_an_answer_of_a_process_is_taken_as_it_is():
+    assert device_module._outcome(answered("an outcome")) == "an outcome"
+    assert device_module._verdict(answered("a verdict")) == "a verdict"
+
+
+def test_processes_have_time_to_compile_and_less_to_execute_beside_that_for_what_hosts_share(
+    device, row_reduce, problem, rows, monkeypatch
+):
+    asked = []
+    workers = SimpleNamespace(submit=lambda *job, timeout: asked.append((job, timeout)) or answered("done"))
+    monkeypatch.setattr(device, "_workers", workers)
+    monkeypatch.setattr(device_module, "waiting_seconds", lambda: 7.0)
+    config = rows(25, 25, 256)
+    assert list(device.evaluate(row_reduce, problem(100, 512), [config] * 2)) == ["done"] * 2
+    assert device.verify(row_reduce, problem(100, 512), config) == "done"
+    about = ("row_reduce", problem(100, 512), config, device.target, device._folder)
+    compiling = (("evaluate", *about, device._l2), 607.0)
+    assert asked == [compiling, compiling, (("verify", *about), 187.0)]
