@@ -95,15 +95,12 @@ def priors(name: str) -> list[dict[str, Any]]:
 
 
 def neighbours(name: str) -> list[dict[str, Any]]:
-    """Return valid configs far from the default, their launches and penalties, and for each value that each parameter
+    """Return valid configs far from the default, their launches, and for each value that each parameter
     may have instead, which rules hold then. At consecutive problems they are of consecutive variants."""
     return [
         {
             "problem": f"{problem} {config} on {target.name}",
             "launched": _launched(spec, config, problem),
-            "penalties": {
-                penalty: float(f"{factor:.9g}") for penalty, factor in penalties(spec, problem, config, target).items()
-            },
             "rules": {
                 parameter: [_held(spec, config | {parameter: value}, problem, target) for value in values]
                 for parameter, values in domains(spec, problem, target).items()
