@@ -21,6 +21,24 @@ def test_the_error_is_the_largest_deviation_over_the_rms():
     assert "out: 4 instead of 3 at [2]" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("shape", "flat", "index"),
+    [
+        ((6,), 4, [4]),
+        ((2, 3), 5, [1, 2]),
+        ((2, 3, 4), 23, [1, 2, 3]),
+        ((4, 3, 2), 9, [1, 1, 1]),
+        ((5, 1, 7), 30, [4, 0, 2]),
+    ],
+)
+def test_an_element_is_told_by_its_place_along_each_axis(shape, flat, index):
+    expected = torch.zeros(shape, dtype=torch.float64)
+    wrong = torch.zeros(shape)
+    wrong.flatten()[flat] = 9.0
+    verdict = compare({"out": wrong}, {"out": expected})
+    assert f"out: 9 instead of 0 at {index}" in verdict.reason
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_rounding_to_the_outputs_dtype_is_allowed_and_a_few_times_that_is_not(dtype):
     expected = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
