@@ -38,6 +38,8 @@ PROBLEMS = 32
 CONFIGS_PER_PARAMETER = 4
 _MOST_STEPS = 100
 _PLAIN_PROBLEMS = 16
+_SWEPT = [size for power in range(18) for size in (2**power, 2**power + 1)][1:]
+"""Sizes on both sides of powers of two, where most limits are."""
 
 SIZES: Mapping[str, tuple[int, ...]] = {
     "M": (1, 2, 5, 17, 64, 65, 256, 300, 1000, 4096, 20_000, 100_003),
@@ -112,10 +114,29 @@ def neighbours(name: str) -> list[dict[str, Any]]:
     ]
 
 
+def sweeps(name: str) -> list[dict[str, Any]]:
+    """Return the values of parameters and the default as one size goes from 1 up, where they change."""
+    spec, made = registry.load(name), list[dict[str, Any]]()
+    sizes = {dim: SIZES["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
+    middle = {dim: known[len(known) // 2] for dim, known in sizes.items()}
+    for target, dim in product(TARGETS[:2], [dim for dim in spec.dims if max(sizes[dim]) >= 1000]):
+        last: dict[str, Any] | None = None
+        for size in _SWEPT:
+            problem = Problem(name, middle | {dim: size}, spec.dtypes[0])
+            default = _default(spec, problem, target)
+            values = None if default is None else {n: [*v] for n, v in domains(spec, problem, target).items()}
+            now = {"values": values, "default": default and dict(default)}
+            if now != last:
+                made.append({"problem": f"{problem} on {target.name}", **now})
+                last = now
+    return made
+
+
 TABLES: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     "spaces": spaces,
     "priors": priors,
     "neighbours": neighbours,
+    "sweeps": sweeps,
 }
 
 
