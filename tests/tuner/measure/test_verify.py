@@ -536,3 +536,17 @@ def test_a_smaller_problem_keeps_two_blocks_or_steps_and_the_tail(size, block, s
 
     spec = a_spec(in_and_out(), tiling=tiling)
     assert reduced_problem(spec, Problem("k", {"M": size}, "float32"), {}).dims == {"M": smaller}
+
+
+def test_scratch_space_holds_nothing_of_an_earlier_run():
+    spec = dataclasses.replace(
+        a_spec(in_and_out()),
+        scratch=lambda config, problem: {"part": Buffer((3,), "float32"), "count": Buffer((2,), "int32")},
+    )
+    arguments = Arguments(spec, PROBLEM)
+    tensors = arguments.bind({})
+    tensors["part"].fill_(7.0), tensors["count"].fill_(7), tensors["out"].fill_(7.0)
+    arguments.poison()
+    assert not (tensors["out"] == 7.0).any()
+    assert not (tensors["part"] == 7.0).any() and not (tensors["count"] == 7).any()
+    assert (tensors["x"] == arguments.tensors["x"]).all()
