@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+
 import pytest
 
 from tilewise.api.pages.api import Operation, _kind, operations
@@ -63,3 +66,9 @@ def test_operations_are_in_the_order_of_paths_and_methods_with_their_first_tags(
         ("other", Operation("drop", "DELETE", "/b", "", "", "needs a token", [], "", [])),
         ("other", Operation("send", "POST", "/a", "", "", "", [], "Result", [("200", "a stream", "Event")])),
     ]
+
+
+def test_a_schema_is_shown_as_json_of_two_spaces(client):
+    page = html.unescape(client.get("/docs").text)
+    name, schema = next(iter(sorted(client.get("/openapi.json").json()["components"]["schemas"].items())))
+    assert f'aria-label="{name}">{json.dumps(schema, indent=2, ensure_ascii=False)}</pre>' in page

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from tilewise.errors import StoreError
 from tilewise.tuner.lookup import open_source as module
 from tilewise.tuner.lookup.cache import Cache
 from tilewise.tuner.lookup.open_source import forget_opened, open_source
@@ -27,4 +30,12 @@ def test_a_database_whose_cache_was_closed_is_opened_anew(tune, store_url):
         first = open_source(store_url)
         assert first is cache._source
     assert open_source(store_url) is not first
+    forget_opened()
+
+
+def test_a_look_up_cannot_write_to_the_database_that_it_opened(tune, store_url):
+    tune()
+    store = open_source(store_url).store
+    with pytest.raises(StoreError, match="read-only"), store.database.write():
+        pass
     forget_opened()

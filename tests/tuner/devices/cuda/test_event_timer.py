@@ -137,6 +137,13 @@ def test_a_host_that_is_late_once_is_ahead_with_a_smaller_batch(timer_for):
     assert cuda.waits_us == pytest.approx([2 * 20 * BATCH, 8 * 20 * BATCH // 2])
 
 
+def test_the_device_is_idle_before_the_hosts_time_is_taken_and_before_the_first_batch(timer_for):
+    timer, cuda = timer_for(5.0)
+    assert timer._prepare(lambda: cuda.launch(1000.0), None, warm=False) == pytest.approx(2 * 5.0)
+    assert cuda.waited_for == [1, 2]
+    assert cuda.host_now == cuda.device_free
+
+
 def test_as_many_samples_are_returned_as_were_asked_for(timer_for):
     timer, cuda = timer_for(2.0)
     assert len(timer.samples_us(lambda: cuda.launch(4.0), (), 3)) == 3
