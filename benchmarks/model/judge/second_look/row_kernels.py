@@ -14,8 +14,6 @@ __all__ = [
     "norm_apply_kernel",
     "norm_channel_kernel",
     "norm_sums_kernel",
-    "pair_partials_kernel",
-    "pair_total_kernel",
     "prelu_backward_kernel",
     "prelu_total_kernel",
 ]
@@ -51,61 +49,6 @@ def prelu_total_kernel(parts_ptr, gw_ptr, PARTS, BLOCK_PARTS: tl.constexpr):
         at = start + tl.arange(0, BLOCK_PARTS)
         total += tl.load(parts_ptr + at, mask=at < PARTS, other=0.0)
     tl.store(gw_ptr, tl.sum(total, axis=0))
-
-
-@triton.jit
-def _two_sum(a, b):
-    """Sum of two numbers and what its rounding lost."""
-    total = a + b
-    second = total - a
-    return total, (a - (total - second)) + (b - second)
-
-
-@triton.jit
-def _pair_sum(high, low, BLOCK_SIZE: tl.constexpr):
-    """Add up 1024 pairs in ten exchanges between lanes."""
-    lanes = tl.arange(0, BLOCK_SIZE)
-    for stage in tl.static_range(0, 10):
-        peer = lanes ^ (1 << stage)
-        other_high = tl.gather(high, peer, axis=0)
-        other_low = tl.gather(low, peer, axis=0)
-        total, lost = _two_sum(high, other_high)
-        high, low = _two_sum(total, low + other_low + lost)
-    return tl.sum(tl.where(lanes == 0, high, 0.0)), tl.sum(tl.where(lanes == 0, low, 0.0))
-
-
-@triton.jit
-def pair_partials_kernel(g_ptr, x_ptr, w_ptr, out_ptr, highs_ptr, lows_ptr, n, TRIPS, BLOCK_SIZE: tl.constexpr):
-    """Gradients of a span per program, and its sum in two numbers, which lanes exchange."""
-    weight = tl.load(w_ptr)
-    high = tl.full((), 0.0, tl.float32)
-    low = tl.full((), 0.0, tl.float32)
-    for trip in range(TRIPS):
-        at = (tl.program_id(0) * TRIPS + trip) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
-        g = tl.load(g_ptr + at, mask=at < n, other=0.0)
-        x = tl.load(x_ptr + at, mask=at < n, other=0.0)
-        tl.store(out_ptr + at, tl.where(x > 0, g, g * weight), mask=at < n)
-        zeros = tl.zeros((BLOCK_SIZE,), tl.float32)
-        more_high, more_low = _pair_sum(tl.where(x < 0, g * x, 0.0), zeros, BLOCK_SIZE)
-        total, lost = _two_sum(high, more_high)
-        high, low = _two_sum(total, low + more_low + lost)
-    tl.store(highs_ptr + tl.program_id(0), high)
-    tl.store(lows_ptr + tl.program_id(0), low)
-
-
-@triton.jit
-def pair_total_kernel(highs_ptr, lows_ptr, gw_ptr, PARTS, BLOCK_SIZE: tl.constexpr):
-    """Sum of all programs' pairs."""
-    high = tl.full((BLOCK_SIZE,), 0.0, tl.float32)
-    low = tl.full((BLOCK_SIZE,), 0.0, tl.float32)
-    for start in range(0, PARTS, BLOCK_SIZE):
-        at = start + tl.arange(0, BLOCK_SIZE)
-        a = tl.load(highs_ptr + at, mask=at < PARTS, other=0.0)
-        b = tl.load(lows_ptr + at, mask=at < PARTS, other=0.0)
-        total, lost = _two_sum(high, a)
-        high, low = _two_sum(total, low + b + lost)
-    all_high, all_low = _pair_sum(high, low, BLOCK_SIZE)
-    tl.store(gw_ptr, all_high + all_low)
 
 
 @triton.jit
@@ -345,18 +288,18 @@ def conv_forward_kernel(
         w = tl.load(tl.make_block_ptr(w_ptr, (W, D), (D, 1), (0, block * BLOCK_D), (W, BLOCK_D), (1, 0)))
         y = tl.zeros((BLOCK_T, BLOCK_D), dtype=tl.float32)
         for tap in tl.static_range(-W + 1, 1):
-            rows = first + tap + tl.arange(0, BLOCK_T)[:, None]
-            mask = (rows < T) & (cols[None, :] < D) & (rows >= 0)
-            x = tl.load(x_ptr + begin * D + rows * D + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+            times = first + tap + tl.arange(0, BLOCK_T)[:, None]
+            mask = (times < T) & (cols[None, :] < D) & (times >= 0)
+            x = tl.load(x_ptr + begin * D + times * D + cols[None, :], mask=mask, other=0.0).to(tl.float32)
             x *= tl.extract_slice(w, [tap + W - 1, 0], [1, BLOCK_D], [1, 1])
             y += x
         y += tl.load(bias_ptr + cols, mask=inside).to(tl.float32)
         if is_tail:
             rows = first + tl.arange(0, BLOCK_T)
-            mask = ((rows >= 0) & (rows < T))[:, None] & inside[None, :]
+            valid = ((rows >= 0) & (rows < T))[:, None] & inside[None, :]
             at = begin * D + rows[:, None] * D + cols[None, :]
             rounded = tl.cast(y, dtype=linear_ptr.dtype.element_ty, fp_downcast_rounding="rtne")
-            tl.store(linear_ptr + at, rounded, mask=mask)
+            tl.store(linear_ptr + at, rounded, mask=valid)
         else:
             target = tl.make_block_ptr(
                 linear_ptr + begin * D,
@@ -371,10 +314,10 @@ def conv_forward_kernel(
         y = y * tl.sigmoid(y)
         if is_tail:
             rows = first + tl.arange(0, BLOCK_T)
-            mask = ((rows >= 0) & (rows < T))[:, None] & inside[None, :]
+            valid = ((rows >= 0) & (rows < T))[:, None] & inside[None, :]
             at = begin * D + rows[:, None] * D + cols[None, :]
             rounded = tl.cast(y, dtype=out_ptr.dtype.element_ty, fp_downcast_rounding="rtne")
-            tl.store(out_ptr + at, rounded, mask=mask)
+            tl.store(out_ptr + at, rounded, mask=valid)
         else:
             target = tl.make_block_ptr(
                 out_ptr + begin * D,

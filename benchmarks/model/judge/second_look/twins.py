@@ -25,7 +25,6 @@ __all__ = [
     "NORM_BACKWARD",
     "NORM_CHANNEL",
     "PRELU_BACKWARD",
-    "PRELU_PAIRS",
     "SLOT_MAPPING",
     "SMOOTH_L1_BACKWARD",
     "SMOOTH_L1_BACKWARD_BLOCKS",
@@ -51,6 +50,13 @@ def _typed(spec: KernelSpec, **dtypes: str) -> KernelSpec:
         return {name: replace(buffer, dtype=dtypes.get(name, buffer.dtype)) for name, buffer in found.items()}
 
     return replace(spec, dtypes=_DTYPES, buffers=buffers)
+
+
+def _passed(spec: KernelSpec, *names: str) -> KernelSpec:
+    """Return a twin that passes these dims to its second function, which the first one does not take."""
+    return replace(
+        spec, scalars=lambda problem: {**spec.scalars(problem), **{name: problem.dims[name] for name in names}}
+    )
 
 
 def _launched(spec: KernelSpec, *grids: Callable[[_Dims], tuple[int, ...]]) -> KernelSpec:
@@ -191,36 +197,23 @@ SLOT_MAPPING = _typed(
     out_ptr="int64",
 )
 
-PRELU_BACKWARD = _typed(
-    twin(
-        row.prelu_backward_kernel,
-        ("n", "TRIPS", "PARTS", "BLOCK_PARTS"),
-        lambda dims, config: {
-            **dict.fromkeys(("g_ptr", "x_ptr"), (dims["n"],)),
-            **dict.fromkeys(("w_ptr", "gw_ptr"), (1,)),
-            "parts_ptr": (dims["PARTS"],),
-            "out_ptr": (dims["n"],),
-        },
-        lambda config, dims: (dims["PARTS"],),
-        then=row.prelu_total_kernel,
+PRELU_BACKWARD = _passed(
+    _typed(
+        twin(
+            row.prelu_backward_kernel,
+            ("n", "TRIPS", "PARTS", "BLOCK_PARTS"),
+            lambda dims, config: {
+                **dict.fromkeys(("g_ptr", "x_ptr"), (dims["n"],)),
+                **dict.fromkeys(("w_ptr", "gw_ptr"), (1,)),
+                "parts_ptr": (dims["PARTS"],),
+                "out_ptr": (dims["n"],),
+            },
+            lambda config, dims: (dims["PARTS"],),
+            then=row.prelu_total_kernel,
+        ),
+        parts_ptr="float32",
     ),
-    parts_ptr="float32",
-)
-PRELU_PAIRS = _typed(
-    twin(
-        row.pair_partials_kernel,
-        ("n", "TRIPS", "PARTS"),
-        lambda dims, config: {
-            **dict.fromkeys(("g_ptr", "x_ptr"), (dims["n"],)),
-            **dict.fromkeys(("w_ptr", "gw_ptr"), (1,)),
-            **dict.fromkeys(("highs_ptr", "lows_ptr"), (dims["PARTS"],)),
-            "out_ptr": (dims["n"],),
-        },
-        lambda config, dims: (dims["PARTS"],),
-        then=row.pair_total_kernel,
-    ),
-    highs_ptr="float32",
-    lows_ptr="float32",
+    "PARTS",
 )
 NORM_BACKWARD = _launched(
     _typed(
