@@ -292,8 +292,8 @@ class Machine:
         """
         active = min(programs - first, self._cores)
         first = self._longest(first, active, arguments)
-        spread = self._spread(first, last - first + 1, arguments)
-        busy = active * fmean(timed.cycles for timed in spread) / max(timed.cycles for timed in spread)
+        spread = self._spread(first, active, arguments)
+        busy = active * _evenness(spread)
         waiting = self._costs["program_start"]
         waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
 
@@ -315,10 +315,11 @@ class Machine:
 
     def _spread(self, first: int, programs: int, arguments: Sequence[int | float]) -> Sequence[ProgramTime]:
         """Return programs that move what all of these do: the first one or, where the last one has less to do, some
-        that are spread evenly over them and the first. Those of a mixed kernel are not compared."""
+        that are spread evenly over them. Those of a mixed kernel are not compared, nor those that contents decide
+        on."""
         alone = self._rates(1.0, 1)
         longest = self._clock.run(arguments, first, alone)
-        if self._function.vector or programs == 1:
+        if self._function.vector or self._contents or programs == 1:
             return [longest]
         shortest = self._clock.run(arguments, first + programs - 1, alone)
         if shortest.cycles >= (1 - _UNEVEN) * longest.cycles:
@@ -381,6 +382,13 @@ class _Whole(ProgramClock):
     """A clock that interprets loops to their end, so that its core sees every transfer."""
 
     skipping = False
+
+
+def _evenness(spread: Sequence[ProgramTime]) -> float:
+    """Return the mean time of programs, as a share of the longest one's."""
+    if len(spread) == 1:
+        return 1.0
+    return fmean(timed.cycles for timed in spread) / max(timed.cycles for timed in spread)
 
 
 def cores_for(function: Function, target: Target) -> int:

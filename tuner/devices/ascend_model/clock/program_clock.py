@@ -36,7 +36,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import (
 )
 from tilewise.tuner.devices.ascend_model.clock.cube_ops import CUBE_STEPS, rate_of
 from tilewise.tuner.devices.ascend_model.clock.loops import iterations
-from tilewise.tuner.devices.ascend_model.clock.rows import crowded, drawn
+from tilewise.tuner.devices.ascend_model.clock.rows import drawn, narrow
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
     DYNAMIC,
     Block,
@@ -433,8 +433,7 @@ class ProgramClock:
             rate = rate_of(self.memory.inward if inward else self.memory.outward, outside, op)
             steps = max(taken.rows, inside.rows()[0]) - 1  # a run ends where either side's does
             alone = max(start + steps * row_cycles, taken.bytes / rate.core)  # starts while the last one's bytes arrive
-            if inward:
-                alone = max(alone, crowded(outside, inside) * self.costs["window_ns"] * self.memory.clock_ghz)
+            alone = max(alone, self._narrow_rows(outside, inside, start))
             core.occupy(pipe, max(alone, taken.bytes / rate.share), rate.latency)
             core.elements += size
             (core.reads if inward else core.writes)[outside.base] += size
@@ -443,6 +442,12 @@ class ProgramClock:
                 core.atomics[outside.base] += size
 
         return transfer
+
+    def _narrow_rows(self, outside: View, inside: View, start: float) -> float:
+        """Return the cycles of rows under a block: each takes as long as a transfer of its own, longer if it begins in
+        a block of the row before it."""
+        rows, crowded = narrow(outside, inside)
+        return rows * (self.costs["same_block_ns"] * self.memory.clock_ghz if crowded else start)
 
     def _access(self, op: Op) -> Step:
         """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
@@ -520,8 +525,8 @@ class ProgramClock:
 
     def _preparation(self, op: Op, short: str, sources: Sequence[int]) -> Step | None:
         """Compile what the compiler's public templates do before an operation: they broadcast numbers that it does not
-        take, and columns, in scratch space. A selection needs its condition's address on chip, which the scalar unit writes
-        between vector instructions."""
+        take, and columns, in scratch space. A selection needs its condition's address on chip, which the scalar unit
+        writes between vector instructions."""
         selects, columns = short == "vsel", op.attributes.get("broadcast", ())
         numbers = len(op.segments()[0]) - len(sources) if selects or _scratch(op) else 0
         if not selects and not numbers and not columns:
