@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilewise.kernels.candidate_values import only_nvidia
 from tilewise.kernels.matrix.tiles import (
@@ -19,6 +18,7 @@ from tilewise.kernels.matrix.tiles import (
     EXACT_TOLERANCE,
     buffered,
     default_group,
+    draw_scales,
     group_holds,
     operands_hold,
     scale_of_each,
@@ -59,13 +59,9 @@ def _sizes(problem: Problem) -> tuple[int, int, int]:
     return problem.dims["M"], problem.dims["N"], problem.dims["K"]
 
 
-def _draw_scales(tensor: Any, generator: Any) -> None:
-    tensor.uniform_(0.5, 1.5, generator=generator)
-
-
 def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     m, n, k = _sizes(problem)
-    scales = functools.partial(Buffer, dtype="float32", draw=_draw_scales)
+    scales = functools.partial(Buffer, dtype="float32", draw=draw_scales)
     return {
         "a_ptr": Buffer((m, k), problem.dtype),
         "b_ptr": Buffer((n, k), problem.dtype),
