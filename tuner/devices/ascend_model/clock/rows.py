@@ -13,7 +13,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.cube_costs import LINE
 
-__all__ = ["BLOCK", "Drawn", "drawn"]
+__all__ = ["BLOCK", "Drawn", "crowded", "drawn"]
 
 BLOCK = 32
 """Bytes in which a core moves data; a row that begins within one touches a line more."""
@@ -42,6 +42,19 @@ def drawn(view: View, costs: Costs, beside: float | None = None) -> Drawn:
     if aligned < BLOCK:
         least += costs["misaligned_line"] * min(row_bytes, LINE)
     return Drawn(rows, rows * least, aligned)
+
+
+def crowded(outside: View, inside: View) -> int:
+    """Return the number of rows, each apart on chip, that begin in global memory less than a block after the one before
+    them, as windows of a pooling do; 0 if they lie further apart."""
+    if inside.rows()[0] == 1:
+        return 0
+    longer = [(size, stride) for size, stride in zip(outside.sizes, outside.strides, strict=True) if size > 1]
+    if longer and longer[-1][1] == 1:
+        longer.pop()
+    if not longer or longer[-1][1] * outside.item_bits >= BLOCK * 8:
+        return 0
+    return math.prod(size for size, _ in longer)
 
 
 def _alignment(view: View, rows: int) -> int:
