@@ -426,15 +426,15 @@ MODEL = (
     ),
     Claim(
         name="published-second-look",
-        question="Published vector kernels of four sources that had decided nothing, compiled by newer compilers, timed "
-        "once with the shipped figures: error of the times, |ln(modelled / published)|",
+        question="Published vector kernels of four sources that had decided nothing, compiled by newer compilers, "
+        "timed once with the shipped figures: error of the times, |ln(modelled / published)|",
         figure=_second_look,
         cases=_second_look_cases,
         files=("docs/results/model-second-look.json",),
         places=(Place("docs/model.md", _second_look),),
         about=_JUDGED,
-        designed="nothing: programs, shapes and configs were listed (commit 17db9968) before any was compiled, and timed "
-        "by the clock of commit b1d4e2a8. Afterwards `same_block_ns` and the price of rows under a block were changed "
+        designed="nothing: programs, shapes and configs were listed (commit 17db9968) before any was compiled, and "
+        "timed by the clock of commit b1d4e2a8. Afterwards `same_block_ns` and the price of rows under a block were changed "
         "with four of them in sight",
         not_designed="all figures and rules of that clock",
         note="Eleven kernels of one repository give 26 of the times. Twins that did not compile were corrected between "
