@@ -406,12 +406,14 @@ def _judged(
     usable = []
     for at in different:
         spec, problem, config = _restored(at)
-        if not _is_usable(used, problem, config):
+        large = problem.dims == LARGE_DIMS.get(spec.dims)  # it is verified in part, and never run whole
+        if not large and not _is_usable(used, problem, config):
             continue
         found = _in_situation(mutant, module, used, spec, problem, config)
         if found["outcome"] == "refused" and used.verify(spec, problem, config).agreed:
             return found | {"where": at["why"]}
-        usable.append(situation(problem, config))
+        if not large:
+            usable.append(situation(problem, config))
     return _separated(mutant, module, used, [*agreed, *usable], usable, seed)
 
 
