@@ -354,13 +354,16 @@ def _products_h100_words(raw: Raw) -> str:
 def _products_h100_eight_bits(raw: Raw) -> str:
     """Return what the tunings of 8-bit inputs reach."""
     [narrow] = [row for row in raw["h100-matrix"]["rows"] if row["dtype"] != "bfloat16"]
-    *first, last = [row["torch_us"] / row["tuned_us"] for row in raw["h100-block-fp8"]["rows"]]
-    assert last < 0.95 <= min(first), "the words below say so"
+    now, before = (_shares(raw, name) for name in ("h100-block-fp8", "h100-block-fp8-earlier"))
     return (
         f"8-bit products, which `hopper` does not take, reach {narrow['torch_us'] / narrow['tuned_us']:.1%}. The four "
-        f"shapes of `block_fp8_gemm` below reach {', '.join(f'{share:.1%}' for share in first)}, {last:.1%} (under 95% "
-        "at the last) on that card"
+        f"shapes of `block_fp8_gemm` below reach {now} on that card; before its `hopper` had tiles of 256 columns and "
+        f"descriptors made by the host they reached {before}, minutes earlier on the same card"
     )
+
+
+def _shares(raw: Raw, name: str) -> str:
+    return ", ".join(f"{row['torch_us'] / row['tuned_us']:.1%}" for row in raw[name]["rows"])
 
 
 def _tried(raw: Raw, name: str) -> str:
@@ -517,7 +520,11 @@ CHIP = (
             f"at most 200 trials or 18 s ({_tried(raw, 'h100-block-fp8')}); {raw['h100-matrix']['rounds']} runs in "
             "turns, a process for each kernel"
         ),
-        files=("docs/results/h100-matrix.json", "docs/results/h100-block-fp8.json"),
+        files=(
+            "docs/results/h100-matrix.json",
+            "docs/results/h100-block-fp8.json",
+            "docs/results/h100-block-fp8-earlier.json",
+        ),
         places=(
             Place("docs/kernels.md", _products_h100_words),
             Place("docs/kernels.md", _products_h100_eight_bits),
@@ -529,11 +536,11 @@ CHIP = (
             "benchmarks/gpu/matrix.py",
             *_TENSOR_CORES,
         ),
-        designed="the variant and its space, with all shapes of gemm in sight; block_fp8_gemm earlier, on an H200, "
-        "with its second and last shape in sight, and the prior on its first",
+        designed="the variants and their spaces, with all shapes of gemm in sight and the last three of "
+        "block_fp8_gemm, whose first is the prior's",
         not_designed="PyTorch, which ran as installed",
         note="The aim of 100% with few rows is missed at 64 and 256. The p20 to p80 ranges of both overlap in all five "
-        "bfloat16 rows of gemm, the two above 100% too.",
+        "bfloat16 rows of gemm, the two above 100% too, and in the last two of block_fp8_gemm. The aim there is 95%.",
     ),
     Claim(
         name="matrix-h200",
@@ -593,10 +600,10 @@ CHIP = (
         designed="the kernel and its space, with the second and the last shape in sight; the first is a design "
         "landscape of prior and search, recorded whole three hours before",
         not_designed="PyTorch, which ran as installed, and the third shape",
-        note="The aim is 95%, which is missed at the last. At the third the two ranges overlap (p20 to p80: 192 to 212 "
-        "us, PyTorch 184 to 209). At all but the first, the tuned config is the default, whose "
-        "own times in the same turns differ from its by up to 0.1%. The first's was the search's first pick. The "
-        "faster figures that DeepGEMM publishes are of other parts and were not run here.",
+        note="The kernel had no tiles of 256 columns then. The aim is 95%, which is missed at the last. At the third "
+        "the two ranges overlap (p20 to p80: 192 to 212 us, PyTorch 184 to 209). At all but the first, the tuned is "
+        "the default, whose own times in the same turns differ from its by up to 0.1%. The first's was the search's "
+        "first pick. The faster figures that DeepGEMM publishes are of other parts and were not run here.",
     ),
     Claim(
         name="decoder-layer-h200",

@@ -61,8 +61,6 @@ UNRECORDED = (
             "db/sql/sqlite.py": ("A sync costs 0.2 to 10 ms",),
             "README.md": ("verified against the float64 reference; 12.9 s.",),
             "docs/model.md": (
-                "Compiled without double buffers, the first two take 63 and 795 us",
-                "but `kb_40_layernorm` would be 16% slow",
                 "gains 0.5% at most there, costs 2 to 38% with the two slots of the default",
                 "of fourteen shapes that were tried, in a run that is not kept, none was slower",
                 "some 380 cycles per step beside the vector work of its rows",

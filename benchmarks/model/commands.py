@@ -16,22 +16,24 @@ __all__ = ["accuracy", "clock", "cube", "execute", "model", "mutants", "mutation
 
 
 @click.command()
-@click.option("--first-look", is_flag=True, help="Only the published times that entered no fit, in any way.")
+@click.option(
+    "--look", type=click.Choice(["first", "second"]), help="Only a list that was made before the model knew it."
+)
 @common
-def model(first_look: bool, as_json: bool) -> None:
+def model(look: str | None, as_json: bool) -> None:
     """Compare modelled times with published ones, each kernel left out of the fit that times it."""
     from rich.table import Table
 
     from tilewise.benchmarks.model.model import bench_model
     from tilewise.cli.progress import working
 
-    with working("timing" if first_look else "fitting") as progress:
-        body = bench_model(first_look_only=first_look, progress=progress)
+    with working("timing" if look else "fitting") as progress:
+        body = bench_model(only=look, progress=progress)
     if as_json:
         print_json(body)
         return
-    if first_look:
-        _show_first_look(body)
+    if look:
+        _show_look(body)
         return
     table = Table(title="published (measured by others) against modelled, kernel left out", title_justify="left")
     for heading in ("case", "config", "L2"):
@@ -46,7 +48,7 @@ def model(first_look: bool, as_json: bool) -> None:
         console.print(f"{name.replace('_', ' ')}: {_summed(value)}")
 
 
-def _show_first_look(body: dict[str, Any]) -> None:
+def _show_look(body: dict[str, Any]) -> None:
     for row in body["rows"] + body["partly"]:
         apart = (
             f"; holds {row['more']} too" if "more" in row else f" {row['modelled_us'] / row['published_us'] - 1:+.1%}"

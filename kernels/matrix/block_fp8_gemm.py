@@ -4,14 +4,15 @@ a is [M, K] with a scale for each 128 elements of a row, b is stored as [N, K] w
 the output is bfloat16. Tensor cores add up 128 terms; the sum is scaled and added to a float32 one.
 
 `plain` runs wherever there are 8-bit floats. `hopper` is for compute capability 9.0 alone and needs Triton 3.6 or newer
-(see `jit/matrix/block_fp8_hopper.py`): one warp loads, and two groups of warps multiply 64 rows of a tile each.
+(see `jit/matrix/block_fp8_hopper.py`): one warp loads by descriptors that the host makes, and two groups of warps
+multiply 64 rows of a tile each. The rows of its operands and output are multiples of 16 bytes.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilewise.kernels.candidate_values import only_nvidia
 from tilewise.kernels.matrix.tiles import (
@@ -19,6 +20,7 @@ from tilewise.kernels.matrix.tiles import (
     EXACT_TOLERANCE,
     buffered,
     default_group,
+    draw_scales,
     group_holds,
     operands_hold,
     scale_of_each,
@@ -51,21 +53,16 @@ _SCALED = 128
 """Elements along each axis that share a scale."""
 
 _HOPPER_ROWS = 128
-_HOPPER_STORED_BYTES = 2 * 64 * 2
-"""Shared memory, by column of a tile, through which the two groups of warps of `hopper` store their 64 rows."""
+"""Rows of a tile of `hopper`, half of them for each of its two groups of warps."""
 
 
 def _sizes(problem: Problem) -> tuple[int, int, int]:
     return problem.dims["M"], problem.dims["N"], problem.dims["K"]
 
 
-def _draw_scales(tensor: Any, generator: Any) -> None:
-    tensor.uniform_(0.5, 1.5, generator=generator)
-
-
 def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     m, n, k = _sizes(problem)
-    scales = functools.partial(Buffer, dtype="float32", draw=_draw_scales)
+    scales = functools.partial(Buffer, dtype="float32", draw=draw_scales)
     return {
         "a_ptr": Buffer((m, k), problem.dtype),
         "b_ptr": Buffer((n, k), problem.dtype),
@@ -75,13 +72,23 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     }
 
 
+def _described(config: Config) -> Mapping[str, tuple[int, int]]:
+    """Return the blocks of the tensors that `hopper` takes as descriptors."""
+    cols = min(int(config["BLOCK_N"]), _SCALED)
+    return {
+        "a_ptr": (_HOPPER_ROWS, _SCALED),
+        "b_ptr": (cols, _SCALED),
+        "out_ptr": (_HOPPER_ROWS // 2, cols),
+    }
+
+
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     m, n, k = _sizes(problem)
     block_m, block_n, block_k = (int(config[f"BLOCK_{name}"]) for name in "MNK")
     tiles = ceil_div(m, block_m) * ceil_div(n, block_n)
     if config["VARIANT"] == "hopper":
         grid = (min(tiles, int(config["PROGRAMS"]) or tiles),)
-        return [Launch(_HOPPER, grid, {"NUM_STAGES": int(config["num_stages"])}, descriptors=True)]
+        return [Launch(_HOPPER, grid, {"NUM_STAGES": int(config["num_stages"])}, blocks=_described(config))]
     even = {"EVEN_M": m % block_m == 0, "EVEN_N": n % block_n == 0, "EVEN_K": k % block_k == 0}
     return [Launch(_PLAIN, (tiles,), {**even, "SCALED": _SCALED, "WIDE": max(m * k, n * k, m * n) >= 2**31})]
 
@@ -106,12 +113,13 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_n,
             block_k,
             stages=stages if hopper else buffered(block_m, stages),
-            shared_bytes=_HOPPER_STORED_BYTES * block_n if hopper else 0,
+            shared_bytes=2 * 2 * math.prod(_described(config)["out_ptr"]) if hopper else 0,
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
             row_bytes=block_k,
             described=hopper,
             specialised=hopper,
+            handed=hopper,
             rescaled=True,
         ),
     )
@@ -128,7 +136,8 @@ def _reference(inputs: Tensors) -> Tensors:
 
 
 def _takes_hopper(problem: Problem, target: Target) -> bool:
-    return target.family == "nvidia" and target.capability == 90 and problem.dims["K"] % 16 == 0
+    _, n, k = _sizes(problem)
+    return target.family == "nvidia" and target.capability == 90 and k % 16 == 0 and 2 * n % 16 == 0
 
 
 def _variants(problem: Problem, target: Target) -> Sequence[Value]:
@@ -152,7 +161,7 @@ def _hopper_holds(config: Config, problem: Problem, target: Target) -> bool:
     if config["VARIANT"] != "hopper":
         return not config.get("PROGRAMS", 0)
     tile = (config["BLOCK_M"], config["BLOCK_K"], config["num_warps"]) == (_HOPPER_ROWS, _SCALED, 4)
-    return tile and int(config["BLOCK_N"]) in (64, 128)
+    return tile and int(config["BLOCK_N"]) >= 64
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -181,8 +190,10 @@ def _default(problem: Problem, target: Target) -> Config:
         }
 
     nvidia, hopper = target.family == "nvidia", _takes_hopper(problem, target)
-    if hopper and ceil_div(m, _HOPPER_ROWS) * ceil_div(n, 128) >= target.cores // 2:
-        return config("hopper", _HOPPER_ROWS, 128)
+    for across in (256, 128):
+        filled = ceil_div(m, _HOPPER_ROWS) * ceil_div(n, across) >= target.cores // 2
+        if hopper and filled and (across == 128 or n > 128):
+            return config("hopper", _HOPPER_ROWS, across)
     rows = [int(each) for each in _block_m(problem, target) if int(each) <= 128 and int(each) < 2 * max(m, 16)]
     cols = [int(each) for each in _block_n(problem, target) if int(each) <= 128]
     sides = [(max(rows), each) for each in sorted(cols, reverse=True)]
@@ -208,7 +219,7 @@ SPEC = KernelSpec(
     ),
     constraints=(
         Constraint(EIGHT_BIT_FLOATS, lambda config, problem, target: target.has_float8),
-        Constraint("hopper takes 128 rows, 64 or 128 columns, 4 warps and whole blocks of K", _hopper_holds),
+        Constraint("hopper takes 128 rows, 64 columns or more, 4 warps and whole blocks of K", _hopper_holds),
         Constraint("2 to 64 sums of a tile per thread", _registers_hold),
         Constraint("GROUP_M is at most the number of rows of tiles", group_holds),
         Constraint(

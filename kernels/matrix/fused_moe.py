@@ -28,7 +28,15 @@ from tilewise.kernels.candidate_values import only_ascend, only_nvidia, powers_o
 from tilewise.kernels.matrix.cube_tiles import cube_tile_holds, default_cube_tile, depths, sides
 from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, experts_hit, row_tiles
 from tilewise.kernels.matrix.tile_table import TABLE, table_buffers, tile_table
-from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, scale_of_each, sums_hold, up_to
+from tilewise.kernels.matrix.tiles import (
+    EIGHT_BIT_FLOATS,
+    buffered,
+    draw_scales,
+    operands_hold,
+    scale_of_each,
+    sums_hold,
+    up_to,
+)
 from tilewise.kernels.spec import (
     ITEM_BYTES,
     Axis,
@@ -145,10 +153,6 @@ def _draw_matrices(tensor: Any, generator: Any, *, size: float) -> None:
     tensor.copy_(drawn.round_().clamp_(-127, 127) if tensor.dtype is torch.int8 else drawn)
 
 
-def _draw_scales(tensor: Any, generator: Any, *, size: float) -> None:
-    tensor.uniform_(0.5 * size, 1.5 * size, generator=generator)
-
-
 def _fill(tensors: Tensors, problem: Problem, generator: Any) -> None:
     """Write the experts of each token, and weights that add up to 1."""
     m, e, _, _, topk = _sizes(problem)
@@ -173,7 +177,7 @@ def _matrices(name: str, rows: int, depth: int, problem: Problem) -> dict[str, B
     found = {f"{name}_ptr": buffer((rows, depth), stored, functools.partial(_draw_matrices, size=drawn))}
     shapes = {_FP8: (ceil_div(rows, _GROUP), ceil_div(depth, _GROUP)), _INT8: (rows,)}
     if shape := shapes.get(str(_QUANT.of(problem))):
-        found[f"{name}_scale_ptr"] = buffer(shape, "float32", functools.partial(_draw_scales, size=size / drawn))
+        found[f"{name}_scale_ptr"] = buffer(shape, "float32", functools.partial(draw_scales, size=size / drawn))
     return found
 
 

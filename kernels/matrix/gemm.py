@@ -17,6 +17,7 @@ factor per row of a and one per column of b.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ from tilewise.kernels.matrix.tiles import (
     EIGHT_BIT_FLOATS,
     buffered,
     default_group,
+    draw_scales,
     group_holds,
     operands_hold,
     sums_hold,
@@ -152,7 +154,8 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     if _BIAS.of(problem):
         buffers["bias_ptr"] = Buffer((n,), out)
     if _SCALED.of(problem):
-        buffers |= {"a_scale_ptr": Buffer((m,), "float32"), "b_scale_ptr": Buffer((n,), "float32")}
+        scales = functools.partial(Buffer, dtype="float32", draw=draw_scales)
+        buffers |= {"a_scale_ptr": scales((m,)), "b_scale_ptr": scales((n,))}
     return {**buffers, "out_ptr": Buffer((m, n), out, role="out", terms=k, tolerance=_tolerance(problem))}
 
 

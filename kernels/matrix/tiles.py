@@ -13,6 +13,7 @@ __all__ = [
     "EXACT_TOLERANCE",
     "buffered",
     "default_group",
+    "draw_scales",
     "group_holds",
     "operands_hold",
     "scale_of_each",
@@ -68,3 +69,9 @@ def scale_of_each(scales: Any, shape: tuple[int, int], block: int) -> Any:
     """Return the scale of each element of a matrix of this shape, whose blocks of block x block elements share one."""
     rows, depth = shape
     return scales.repeat_interleave(block, 0)[:rows].repeat_interleave(block, 1)[:, :depth]
+
+
+def draw_scales(tensor: Any, generator: Any, *, size: float = 1.0) -> None:
+    """Draw factors near `size`, in whatever way the rest is drawn: larger ones would leave few sums in the range of 16
+    bits, those that cancel, which are off by what the large ones may be."""
+    tensor.uniform_(0.5 * size, 1.5 * size, generator=generator)

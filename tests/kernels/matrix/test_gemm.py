@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import ITEM_BYTES, Target
+from tilewise.tuner.measure.draws import Way
+from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config, check_tilings, enumerate_space
 
@@ -348,6 +350,18 @@ def test_products_of_odd_sizes_are_right(interpreter, sizes, tiles, dtype, flags
 
 
 @needs_torch
+def test_scales_leave_as_many_sums_of_large_inputs_in_the_range_of_float16():
+    """The few that random factors would leave are those that cancel, which a right kernel may compute otherwise."""
+
+    def finite(**flags):
+        arguments = Arguments(GEMM, problem(64, 128, 1000, "float16", **flags))
+        arguments.draw(Way.LARGE, {})
+        return float(arguments.expected()["out_ptr"].half().isfinite().float().mean())
+
+    assert finite(scaled=True) > 0.8 * finite() > 0.0
+
+
+@needs_torch
 def test_without_gluon_hopper_is_there_and_refuses_to_compile_in_one_clear_line():
     from tilewise.tuner.measure.launch import resolve_function
 
@@ -365,11 +379,11 @@ def test_without_gluon_hopper_is_there_and_refuses_to_compile_in_one_clear_line(
         ((13, 200, 328), "float16", {"bias": True, "activation": "silu"}),
         ((300, 456, 1000), "bfloat16", {"bias": True, "activation": "gelu", "scaled": True}),
         ((300, 456, 1000), "float16", {"activation": "relu"}),
+        ((300, 456, 1000), "float16", {"scaled": True}),
         ((3000, 1504, 160), "bfloat16", {"scaled": True}),  # programs with several tiles
     ],
 )
 def test_hopper_is_right_on_a_gpu(sizes, dtype, flags, column_major):
-    """Float16 is not scaled: scales of large inputs leave it few finite sums, and those are the ones that cancel."""
     from tilewise.tuner.devices.cuda.device import CudaDevice
 
     anything = problem(*sizes, dtype, column_major=column_major, **flags)

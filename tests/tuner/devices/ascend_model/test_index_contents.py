@@ -53,7 +53,7 @@ def test_the_time_follows_the_tiles_that_the_drawn_groups_have(target, cache_fol
 
     def time_us(m, g):
         config = {**TILE, "PROGRAMS": 20, "multibuffer": True}
-        outcome, _ = model_config(GROUPED, groups(m, g, k=4096), config, target, cache_folder)
+        outcome, _ = model_config(GROUPED, groups(m, g, k=16384), config, target, cache_folder)
         assert outcome.status is Status.CORRECT, outcome.reason
         return outcome.timing.time_us
 

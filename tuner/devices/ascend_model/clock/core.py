@@ -141,6 +141,10 @@ def _added(counts: Sequence[Mapping[int, int]]) -> Counter[int]:
     return sum((Counter(each) for each in counts), Counter())
 
 
+CACHE_LINE = 64
+"""Bytes of a line of the scalar unit's data cache (the vendor's manual, "Reading/Writing Data by the Scalar Unit")."""
+
+
 class Core:
     """The state of one core during a program: clocks and counters in cycles, by pipe.
 
@@ -149,7 +153,8 @@ class Core:
     """
 
     __slots__ = (
-        *("atomics", "busy", "done", "elements", "flags", "free", "odd_rows", "pipes", "program", "reads", "writes"),
+        *("atomics", "busy", "done", "elements", "flags", "free", "odd_rows", "pipes", "program", "reads", "visited"),
+        "writes",
     )
 
     def __init__(self, program: int, arguments: int, pipes: Sequence[str] = VECTOR_PIPES) -> None:
@@ -159,6 +164,7 @@ class Core:
         self.done = [0.0] * count
         self.busy = [0.0] * count
         self.flags: dict[tuple[int, int, int], deque[float]] = {}
+        self.visited: dict[int, tuple[int | None, float]] = {}
         self.odd_rows = 0.0
         self.elements = 0
         self.reads = [0] * arguments
@@ -177,6 +183,18 @@ class Core:
     def scalar(self, cycles: float) -> None:
         self.free[S] += cycles
         self.busy[S] += cycles
+
+    def lines_to(self, base: int, at: int | None, size: int) -> float:
+        """Return the lines of its data cache that the scalar unit fetches for an element: a part of one for a neighbour
+        of the element of this buffer that it accessed before, spread over the elements of a line. `at` is the element's
+        place, None if unknown, `size` its bytes."""
+        last, lines = self.visited.get(base, (None, 1.0))
+        if at is None:
+            lines = 1.0
+        elif last is not None:
+            lines = min(1.0, abs(at - last) * size / CACHE_LINE)
+        self.visited[base] = (at, lines)
+        return lines
 
     def barrier(self, pipe: int | None, cycles: float) -> None:
         if pipe is None:
@@ -221,6 +239,7 @@ class Core:
         for key in sorted(self.flags):
             self.flags[key] = deque(t + periods * next(rest) for t in self.flags[key])
         self.busy = [t + periods * d for t, d in zip(self.busy, counts[:n], strict=True)]
+        self.visited = {base: (None, lines) for base, (_, lines) in self.visited.items()}
         self.odd_rows += periods * counts[n]
         work = (round(periods * d) for d in counts[n + 1 :])
         self.elements += next(work)
@@ -231,6 +250,7 @@ class Core:
         twin = Core(self.program, 0, self.pipes)
         twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
         twin.flags = {key: deque(times) for key, times in self.flags.items()}
+        twin.visited = dict(self.visited)
         twin.odd_rows, twin.elements = self.odd_rows, self.elements
         twin.reads, twin.writes, twin.atomics = [*self.reads], [*self.writes], [*self.atomics]
         return twin

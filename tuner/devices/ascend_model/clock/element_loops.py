@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tilewise.tuner.devices.ascend_model.clock.core import Core
+from tilewise.tuner.devices.ascend_model.clock.core import CACHE_LINE, Core
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import Block, MemRef, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["element_loop"]
-
-CACHE_LINE = 64
-"""Bytes of a line of the scalar unit's data cache (the vendor's manual, "Reading/Writing Data by the Scalar Unit")."""
-
 
 _Step = Callable[[list[Any], Core], None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from numpy.typing import NDArray
@@ -35,6 +36,12 @@ _SAMPLED_WAVES = 16
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 """Multiples of it, without their whole parts, are spread evenly and in step with no cycle."""
+
+_UNEVEN = 0.05
+"""Share of its first program's time by which the last program of a launch is shorter if work does not divide evenly."""
+
+_SPREAD = 10
+"""Programs that stand for all where work does not divide evenly."""
 
 _COMPARED = 3
 """Programs of a wave that are compared where contents decide how much each does."""
@@ -100,7 +107,8 @@ class KernelTime:
 class _Wave:
     """`count` equal waves of `active` programs each: the first and the last program, with their indices.
 
-    The programs between them move the same data as the first; tails, if any, are in the last.
+    The programs between them move the same data as the first; tails, if any, are in the last. Where work does not
+    divide evenly, `spread` are programs spread over the wave, which move what all do.
     """
 
     count: float
@@ -108,6 +116,7 @@ class _Wave:
     indices: tuple[int, int]
     programs: tuple[ProgramTime, ProgramTime]
     memory: Memory
+    spread: Sequence[ProgramTime] = ()
 
     @property
     def longest(self) -> ProgramTime:
@@ -120,6 +129,8 @@ class _Wave:
 
     def total(self, quantity: Callable[[ProgramTime], float]) -> float:
         """Return the sum over all programs of these waves."""
+        if self.spread:
+            return self.count * self.active * fmean(map(quantity, self.spread))
         first, last = self.programs
         return self.count * ((self.active - 1) * quantity(first) + quantity(last))
 
@@ -281,6 +292,8 @@ class Machine:
         """
         active = min(programs - first, self._cores)
         first = self._longest(first, active, arguments)
+        spread = self._spread(first, active, arguments)
+        busy = active * _evenness(spread)
         waiting = self._costs["program_start"]
         waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
 
@@ -288,7 +301,7 @@ class Machine:
 
         def excess(competing: float) -> float:
             timed = runs[competing] = self._clock.run(arguments, first, self._rates(competing, active))
-            return active * timed.moving / (timed.cycles + waiting) - competing
+            return busy * timed.moving / (timed.cycles + waiting) - competing
 
         high = 2.0 * active * len(self._function.halves())
         if self._function.vector:
@@ -298,7 +311,23 @@ class Machine:
         self._guess = found / active
         memory, once = self._rates(found, active), runs[found]
         ends = (once, once if last == first else self._clock.run(arguments, last, memory))
-        return _Wave(count, active, (first, last), ends, memory)
+        return _Wave(count, active, (first, last), ends, memory, spread if len(spread) > 1 else ())
+
+    def _spread(self, first: int, programs: int, arguments: Sequence[int | float]) -> Sequence[ProgramTime]:
+        """Return programs that move what all of these do: the first one or, where the last one has less to do, some
+        that are spread evenly over them. Those of a mixed kernel are not compared, nor those that contents decide
+        on."""
+        alone = self._rates(1.0, 1)
+        longest = self._clock.run(arguments, first, alone)
+        if self._function.vector or self._contents or programs == 1:
+            return [longest]
+        shortest = self._clock.run(arguments, first + programs - 1, alone)
+        if shortest.cycles >= (1 - _UNEVEN) * longest.cycles:
+            return [longest]
+        samples = min(programs, _SPREAD)
+        return [
+            self._clock.run(arguments, first + int((at + 0.5) * programs / samples), alone) for at in range(samples)
+        ]
 
     def _longest(self, first: int, active: int, arguments: Sequence[int | float]) -> int:
         """Return the program that stands for a wave: the first one or, where contents decide how much each does, the
@@ -320,7 +349,8 @@ class Machine:
             self._memory = SharedMemory(
                 self._part, self._costs, whole, self._l2, core=self._function.core, workspace=workspace
             )
-        first = self._clock.run(arguments, 0, self._rates(1.0, 1))
+        spread = self._spread(0, programs, arguments)
+        first = spread[0]
         reuse, missed = None, None
         self._late = ()
         alone = self._function.vector is None
@@ -336,10 +366,10 @@ class Machine:
                 contents=self._contents,
             )
             missed, self._late = found.shares, found.waves if alone else ()
-        elif alone and self._memory.repeats(first, programs):
+        elif alone and self._memory.repeats(spread, programs):
             reuse = Reuse(0, len(self._function.arguments))
             _Whole(self._function, self._costs, self._contents).run(arguments, 0, self._memory.rates(1.0), reuse)
-        self._memory.settle(first, programs, min(programs, self._cores), reuse, missed)
+        self._memory.settle(spread, programs, min(programs, self._cores), reuse, missed)
         self._guess = first.moving / max(1.0, first.cycles)
 
     def _rates(self, competing: float, active: int) -> Memory:
@@ -352,6 +382,13 @@ class _Whole(ProgramClock):
     """A clock that interprets loops to their end, so that its core sees every transfer."""
 
     skipping = False
+
+
+def _evenness(spread: Sequence[ProgramTime]) -> float:
+    """Return the mean time of programs, as a share of the longest one's."""
+    if len(spread) == 1:
+        return 1.0
+    return fmean(timed.cycles for timed in spread) / max(timed.cycles for timed in spread)
 
 
 def cores_for(function: Function, target: Target) -> int:

@@ -29,13 +29,14 @@ from tilewise.tuner.devices.ascend_model.clock.core import (
     Memory,
     ProgramTime,
     Rate,
+    S,
     V,
     pipe_number,
     pipes_of,
 )
 from tilewise.tuner.devices.ascend_model.clock.cube_ops import CUBE_STEPS, rate_of
 from tilewise.tuner.devices.ascend_model.clock.loops import iterations
-from tilewise.tuner.devices.ascend_model.clock.rows import drawn
+from tilewise.tuner.devices.ascend_model.clock.rows import drawn, narrow
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
     DYNAMIC,
     Block,
@@ -432,6 +433,7 @@ class ProgramClock:
             rate = rate_of(self.memory.inward if inward else self.memory.outward, outside, op)
             steps = max(taken.rows, inside.rows()[0]) - 1  # a run ends where either side's does
             alone = max(start + steps * row_cycles, taken.bytes / rate.core)  # starts while the last one's bytes arrive
+            alone = max(alone, self._narrow_rows(outside, inside, start))
             core.occupy(pipe, max(alone, taken.bytes / rate.share), rate.latency)
             core.elements += size
             (core.reads if inward else core.writes)[outside.base] += size
@@ -441,6 +443,12 @@ class ProgramClock:
 
         return transfer
 
+    def _narrow_rows(self, outside: View, inside: View, start: float) -> float:
+        """Return the cycles of rows under a block: each takes as long as a transfer of its own, longer if it begins in
+        a block of the row before it."""
+        rows, crowded = narrow(outside, inside)
+        return rows * (self.costs["same_block_ns"] * self.memory.clock_ghz if crowded else start)
+
     def _access(self, op: Op) -> Step:
         """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
@@ -449,10 +457,12 @@ class ProgramClock:
 
         def access(values: _Values, core: Core) -> None:
             view: View = values[number]
-            core.scalar(on_chip if view.base < 0 else outside)
             size = ceil(view.item_bits, 8)
+            core.scalar(on_chip)
             core.elements += size
             if view.base >= 0:
+                at = _place(view, [values[index] for index in indices])
+                core.scalar(outside * core.lines_to(view.base, at, size))
                 (core.reads if reads else core.writes)[view.base] += size
             if reads:
                 values[op.results[0]] = self._content(view, [values[index] for index in indices])
@@ -465,12 +475,12 @@ class ProgramClock:
 
     def _content(self, view: View, indices: Sequence[Any]) -> Any:
         """Return an element of a buffer whose contents are given."""
-        if view.base not in self._contents:
+        at = _place(view, indices)
+        if at is None or view.base not in self._contents:
             return UNKNOWN
         try:
-            at = view.offset + sum(index * stride for index, stride in zip(indices, view.strides, strict=True))
             return int(self._contents[view.base][at])
-        except (TypeError, IndexError):  # its place is unknown, or beyond the end, where execution finds it
+        except IndexError:  # beyond the end, where execution finds it
             return UNKNOWN
 
     def _vector(self, op: Op, short: str) -> Step:
@@ -478,6 +488,7 @@ class ProgramClock:
         cycles, slow, widens = self.costs.repeat_cycles[short], short in SLOW_IN_16_BITS, short == "vcast"
         latency = self.costs["function_start" if short in _FUNCTIONS else "vector_start"]
         sources, targets = _operands(op)
+        prepare = self._preparation(op, short, sources)
         if op.attributes.get("broadcast_dims"):
             sources = []
         both, broadcast = (*sources, *targets), bool(op.attributes.get("broadcast"))
@@ -505,39 +516,99 @@ class ProgramClock:
                 if known is None:
                     known = found[views] = work(views[: len(sources)], views[len(sources) :])
                 repeats, each, instructions, elements = known
+            if prepare is not None:
+                prepare(values, core)
             self._issue(core, repeats, each, instructions, latency)
             core.elements += elements
 
         return vector
 
+    def _preparation(self, op: Op, short: str, sources: Sequence[int]) -> Step | None:
+        """Compile what the compiler's public templates do before an operation: they broadcast numbers that it does not
+        take, and columns, in scratch space. A selection needs its condition's address on chip, which the scalar unit
+        writes between vector instructions."""
+        selects, columns = short == "vsel", op.attributes.get("broadcast", ())
+        numbers = len(op.segments()[0]) - len(sources) if selects or _scratch(op) else 0
+        if not selects and not numbers and not columns:
+            return None
+        cycles, latency, barrier = self.costs.repeat_cycles["vbrc"], self.costs["vector_start"], self.costs["barrier"]
+
+        def prepare(values: _Values, core: Core) -> None:
+            for _ in range(numbers):
+                self._issue(core, 1, cycles, 1, latency)
+            for view in (values[source] for source in sources if columns):
+                if view.sizes[-1] == 1 and len(view.sizes) - 1 in columns:
+                    self._broadcast_column(core, view)
+            if selects:
+                self._through_scalar(core)
+            core.barrier(V, barrier)
+
+        return prepare
+
+    def _broadcast_column(self, core: Core, column: View) -> None:
+        """Fill a block with each number of a column: eight in a repeat if they are neighbours, else one by one through
+        the scalar unit."""
+        rows = column.elements()
+        neighbours = rows > 1 and column.strides[0] == 1
+        cycles, latency = self.costs.repeat_cycles["vbrc"], self.costs["vector_start"]
+        for _ in range(1 if neighbours else rows):
+            if not neighbours:
+                self._through_scalar(core)
+            self._issue(core, ceil(rows, 8) if neighbours else 1, cycles, 1, latency)
+
+    def _through_scalar(self, core: Core, accesses: int = 1) -> None:
+        """Let the scalar unit wait for the vector pipe, access its memory, and the vector pipe wait for that. So no
+        transfer further down is issued before the vector pipe is done."""
+        core.set_flag(V, S, _TEMPLATE_EVENT)
+        core.wait_flag(V, S, _TEMPLATE_EVENT, self.costs["flag"])
+        core.scalar(accesses * self.costs["scalar_on_chip"])
+        core.set_flag(S, V, _TEMPLATE_EVENT)
+        core.wait_flag(S, V, _TEMPLATE_EVENT, self.costs["flag"])
+
     def _reduce(self, op: Op) -> Step:
         """Compile a reduction as the compiler's templates do. Over the last axis: by halving until one repeat per row
         is left (over a single row, a maximum or minimum takes the repeats one by one instead), then within a repeat per
-        row. Over another axis: by halving until one row is left."""
+        row, for which only a float's sum, maximum and minimum have an instruction. Over another axis: by halving until
+        one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
         both, fold = self.costs["bank_conflict"], self.costs.repeat_cycles["fold"]
         latency, fold_latency = self.costs["vector_start"], self.costs["fold_start"]
-        keeps_order = op.attributes.get("arith") == "sum"
+        whole, sums = _folds(op), op.attributes.get("arith") == "sum"
 
         def reduce(values: _Values, core: Core) -> None:
             view: View = values[source]
-            lanes = 256 * 8 // view.item_bits
+            lanes, block = 256 * 8 // view.item_bits, 32 * 8 // view.item_bits
             outer, extent, inner = _around(view.sizes, dims)
-            floor = lanes if inner == 1 else 1
-            if outer == inner == 1 and extent > floor and not keeps_order:
+            last = inner == 1
+            in_turn = last and outer == 1 and whole and not sums
+            floor = 1 if not last else lanes if whole else block
+            if in_turn and extent > floor:
                 self._issue(core, ceil(extent, lanes), both, 1, latency)
                 core.barrier(V, self.costs["barrier"])
                 extent = floor
             while extent > floor:
                 extent = ceil(extent, 2)
                 row = ceil(extent * inner, lanes)
-                self._issue(core, outer * row, both, self._halvings(outer, row) if inner == 1 else 1, latency)
+                self._issue(core, outer * row, both, self._halvings(outer, row) if last else 1, latency)
                 core.barrier(V, self.costs["barrier"])
-            if inner == 1:
+            if last and whole:
                 self._issue(core, outer, fold, 1, fold_latency)
+            elif last:
+                self._fold_blocks(core, outer, extent)
+            if in_turn:
+                self._through_scalar(core)
             core.elements += view.elements()
 
         return reduce
+
+    def _fold_blocks(self, core: Core, rows: int, extent: int) -> None:
+        """Reduce a block of each row to one number by halving: the scalar unit moves one half of each into scratch
+        space, and in the end the numbers to their places."""
+        while extent > 1:
+            extent = ceil(extent, 2)
+            self._through_scalar(core, 2 * rows * extent)
+            self._issue(core, ceil(rows, 8), self.costs["bank_conflict"], 1, self.costs["vector_start"])
+        self._through_scalar(core, 2 * rows)
 
     def _halvings(self, rows: int, row_repeats: int) -> int:
         """Return the instructions that halve each of these rows along their last axis: one per row of several repeats.
@@ -587,6 +658,9 @@ class ProgramClock:
 
 _ON_REGISTERS = ("arith.", "math.")
 
+_TEMPLATE_EVENT = -1
+"""The event of flags within a template, which the compiled code's own events do not meet."""
+
 _FUNCTIONS = frozenset({"vexp", "vln", "vsqrt", "vdiv", "vtanh", "vsin", "vcos", "verf", "vpow"})
 """Operations whose results take longer to arrive."""
 
@@ -632,6 +706,14 @@ def _known(value: Any, op: Op) -> Any:
     if value is UNKNOWN:
         raise DependsOnContents(f"the model cannot follow {op.name} where it depends on tensor contents")
     return value
+
+
+def _place(view: View, indices: Sequence[Any]) -> int | None:
+    """Return the place of an element in its buffer, None if it depends on tensor contents."""
+    try:
+        return int(view.offset + sum(index * stride for index, stride in zip(indices, view.strides, strict=True)))
+    except TypeError:
+        return None
 
 
 def _either_view(condition: Any, a: View, b: View) -> View:
@@ -700,6 +782,18 @@ def _operands(op: Op) -> tuple[list[int], list[int]]:
         inputs, outputs, *_ = op.segments()
     kinds = dict(zip(op.operands, op.types, strict=True))
     return tuple([n for n in group if isinstance(kinds[n], MemRef)] for group in (inputs, outputs))  # type: ignore[return-value]
+
+
+def _folds(op: Op) -> bool:
+    """Return whether an instruction reduces a repeat to one number: the sum, maximum or minimum of floats."""
+    kind = op.types[0]
+    floats = isinstance(kind, MemRef) and kind.dtype.lstrip("b").startswith("f")
+    return floats and any(op.attributes.get("arith", "").startswith(name) for name in ("sum", "max", "min"))
+
+
+def _scratch(op: Op) -> bool:
+    """Return whether a vector operation has scratch space."""
+    return "operandSegmentSizes" in op.attributes and len(op.segments()) > 2 and bool(op.segments()[2])
 
 
 def _instructions(views: Sequence[View], broadcast: bool) -> int:

@@ -13,7 +13,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.cube_costs import LINE
 
-__all__ = ["BLOCK", "Drawn", "drawn"]
+__all__ = ["BLOCK", "Drawn", "drawn", "narrow"]
 
 BLOCK = 32
 """Bytes in which a core moves data; a row that begins within one touches a line more."""
@@ -42,6 +42,20 @@ def drawn(view: View, costs: Costs, beside: float | None = None) -> Drawn:
     if aligned < BLOCK:
         least += costs["misaligned_line"] * min(row_bytes, LINE)
     return Drawn(rows, rows * least, aligned)
+
+
+def narrow(outside: View, inside: View) -> tuple[int, bool]:
+    """Return how many rows of less than a block a transfer has, as elements that lie apart and windows of a pooling
+    are, and whether they begin less than a block after one another in global memory."""
+    rows = max(outside.rows()[0], inside.rows()[0])
+    each = outside.bytes() // rows
+    if rows == 1 or each >= BLOCK:
+        return 0, False
+    if outside.rows()[1] > each:
+        return rows, True
+    longer = [stride for size, stride in zip(outside.sizes, outside.strides, strict=True) if size > 1]
+    apart = [stride for stride in longer if stride != 1] or longer
+    return rows, apart[-1] * outside.item_bits < BLOCK * 8
 
 
 def _alignment(view: View, rows: int) -> int:

@@ -8,7 +8,8 @@ it comes round. Only data that a program reads again soon enough, or that is sma
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewise.db.records import L2State
@@ -86,31 +87,34 @@ class SharedMemory:
         self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
         self._evicted, self._written = 0.0, 0.0
 
-    def repeats(self, program: ProgramTime, programs: int) -> bool:
+    def repeats(self, spread: Sequence[ProgramTime], programs: int) -> bool:
         """Return whether it matters how soon a program reads the same data again."""
+        reads = _moved(programs, [program.reads for program in spread])
         big = (i for i, size in self._buffers.items() if size > self._size // _SMALL)
-        return not self.fits and any(program.reads.get(i, 0) * programs > 1.1 * self._buffers[i] for i in big)
+        return not self.fits and any(reads.get(i, 0) > 1.1 * self._buffers[i] for i in big)
 
     def settle(
         self,
-        program: ProgramTime,
+        spread: Sequence[ProgramTime],
         programs: int,
         active: int,
         reuse: Reuse | None,
         missed: Mapping[int, float] | None = None,
     ) -> None:
-        """Find where the data of a launch comes from and goes to. `program` stands for all. `missed` is the share of
-        each buffer's reads that the cache does not hold, if that was found from the order of tiles."""
+        """Find where the data of a launch comes from and goes to. `spread` stands for all programs. `missed` is the
+        share of each buffer's reads that the cache does not hold, if that was found from the order of tiles."""
         soon: dict[int, int] = {}
         for base, size, between in reuse.again if reuse else ():
             if between * active <= self._size:
                 soon[base] = soon.get(base, 0) + size
+        all_reads = _moved(programs, [program.reads for program in spread])
+        all_writes = _moved(programs, [program.writes for program in spread])
         reads, writes = {}, {}
         for i, size in self._buffers.items():
-            read = program.reads.get(i, 0) * programs
+            read = all_reads.get(i, 0)
             first = min(1.0, size / read) if read else 0.0
             if i in self._workspace:
-                written = program.writes.get(i, 0) * programs
+                written = all_writes.get(i, 0)
                 reads[i], writes[i] = 0.0, 0.0 if self.fits or not written else min(1.0, size / written)
             elif self.fits:
                 reads[i], writes[i] = (0.0 if self._l2 is L2State.WARM else first), 0.0
@@ -121,12 +125,12 @@ class SharedMemory:
             else:
                 reads[i], writes[i] = 1.0 - soon.get(i, 0) * programs / read if read else 0.0, 1.0
         self._shares = _Shares(reads, writes)
-        fetched = sum(program.reads.get(i, 0) * programs * share for i, share in reads.items())
-        stored = sum(program.writes.get(i, 0) * programs for i in self._buffers)
+        fetched = sum(all_reads.get(i, 0) * share for i, share in reads.items())
+        stored = sum(all_writes.get(i, 0) for i in self._buffers)
         allocated = max(1.0, fetched + stored)
         dirty = min(1.0, self._size / allocated) if self._l2 is L2State.DIRTY else 0.0
         self._evicted = self._costs["eviction"] * dirty
-        through = sum(program.writes.get(i, 0) * programs * share for i, share in writes.items())
+        through = sum(all_writes.get(i, 0) * share for i, share in writes.items())
         out = through + self._evicted * (fetched + stored - through)
         self._written = out / max(1.0, out + fetched)
 
@@ -179,6 +183,12 @@ class SharedMemory:
         pure, mixed = self._costs["read_share"], self._costs["mixed_share"]
         rest = min(1.0, 3 * min(self._written, 1 - self._written))
         return self._part.global_gb_s(self._written) * (pure + (mixed - pure) * rest)
+
+
+def _moved(programs: int, spread: Sequence[Mapping[int, int]]) -> Mapping[int, float]:
+    """Return the bytes by argument index that all programs move, of which some stand for all."""
+    total = sum((Counter(moved) for moved in spread), Counter())
+    return {i: size * programs / len(spread) for i, size in total.items()}
 
 
 def _both(outside: float, cached: float, share: float, path: float | None) -> float:

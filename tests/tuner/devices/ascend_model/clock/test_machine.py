@@ -546,3 +546,34 @@ def test_sampled_waves_are_spread_over_the_period_of_any_cycle():
     places = sorted(wave * _GOLDEN % 1 for wave in range(16))
     gaps = [after - before for before, after in itertools.pairwise([*places, 1.0])]
     assert max(gaps) < 3 * min(gaps)
+
+
+TURNS = (
+    '%id = "hivm.hir.get_block_idx"() : () -> i64',
+    '%first = "arith.index_cast"(%id) : (i64) -> index',
+    '%tasks = "arith.index_cast"(%n) : (i32) -> index',
+    '%cores = "arith.constant"() <{value = 40 : index}> : () -> index',
+    '"scf.for"(%first, %tasks, %cores) ({',
+    "^bb0(%i: index):",
+    "load",
+    '"scf.yield"() : () -> ()',
+    "}) : (index, index, index) -> ()",
+)
+"""A program that takes every 40th of n tiles."""
+
+
+def taking_turns(program, tasks, programs=40):
+    return Machine(B4, 40, program(*TURNS), [1024 * MIB], costs()).time([tasks], (programs,))
+
+
+@pytest.mark.parametrize("rest", [8, 20, 32])
+def test_cores_that_are_done_leave_memory_to_the_others(rest, program):
+    """Memory is the bottleneck, so the time follows the tiles of all programs, not those of the longest one alone."""
+    three, uneven, four = (taking_turns(program, tasks).time_us for tasks in (120, 120 + rest, 160))
+    share = (uneven - three) / (four - three)
+    assert rest / 40 - 0.1 < share < rest / 40 + 0.2
+
+
+@pytest.mark.parametrize(("tasks", "moved"), [(160, 160), (128, 128), (16, 16), (43, 43)])
+def test_a_launch_moves_the_tiles_that_its_programs_take(tasks, moved, program):
+    assert taking_turns(program, tasks).bytes_in == pytest.approx(moved * 16384, rel=0.1)

@@ -188,9 +188,41 @@ def test_a_transfer_is_cut_where_either_side_is(outside, inside, run):
 
 
 def test_a_transposed_transfer_goes_element_by_element(run):
-    elements = 16 * 64
-    expected = COSTS["mte2_start"] + (elements - 1) * COSTS["transfer_row"]
-    assert move(run, (1, 9999), (64, 1)) == pytest.approx(expected)
+    """Each element takes as long as a transfer of its own."""
+    assert move(run, (1, 9999), (64, 1)) == pytest.approx(16 * 64 * COSTS["mte2_start"])
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "sizes", "crowded"),
+    [
+        ((3, 1), (8, 1), (128, 3), True),  # windows side by side
+        ((2, 1), (8, 1), (128, 4), True),  # windows that overlap
+        ((64, 1), (512, 8), (16, 64), True),  # elements side by side, each in a block of its own on chip
+        ((512, 7), (512, 8), (16, 64), True),
+        ((512, 8), (512, 8), (16, 64), False),  # elements a block apart
+        ((8, 1), (16, 1), (128, 7), False),
+    ],
+)
+@pytest.mark.parametrize("op", ["load", "store"])
+def test_rows_under_a_block_take_a_transfer_each_or_longer_in_the_block_before(
+    outside, inside, sizes, crowded, op, run
+):
+    near, near_view = tile("near", "ub", sizes, inside)
+    far, far_view = tile("far", "gm", sizes, outside)
+    first, second = (far, near) if op == "load" else (near, far)
+    names, kinds = (("far", "near"), (far_view, near_view))
+    if op == "store":
+        names, kinds = names[::-1], kinds[::-1]
+    timed = run(first, second, f'"hivm.hir.{op}"(%{names[0]}, %{names[1]}) : ({kinds[0]}, {kinds[1]}) -> ()')
+    rows = sizes[0] if outside[1] == 1 and inside[1] == 1 else sizes[0] * sizes[1]
+    each = COSTS["same_block_ns"] if crowded else COSTS["mte2_start"]
+    assert timed.busy["MTE2" if op == "load" else "MTE3"] == pytest.approx(rows * each)
+
+
+def test_rows_of_whole_blocks_and_one_short_row_are_no_narrow_rows(run):
+    steps = COSTS["mte2_start"] + 15 * COSTS["transfer_row"]
+    assert move(run, (1024, 1), (64, 1), sizes=(16, 8)) == pytest.approx(steps)
+    assert move(run, (64, 1), (64, 1), sizes=(1, 3)) == pytest.approx(COSTS["mte2_start"])
 
 
 def test_starting_and_stepping_hide_behind_a_small_share_of_the_memory(run):
@@ -259,6 +291,102 @@ def test_a_reduction_over_rows_or_columns_adds_every_element_about_once(run):
 
 def test_a_unit_axis_after_the_reduced_one_changes_nothing(run):
     assert reduction(run, (16, 128, 1), 1) == reduction(run, (16, 128), 1)
+
+
+def reduced(run, sizes, dims, arith="sum", dtype="f32"):
+    """Return the time of reducing a tile of another type, and loading a tile beside it."""
+    make, view = tile("t", "ub", sizes, (sizes[-1], 1) if len(sizes) == 2 else (1,))
+    make, view, kind = (text.replace("xf32", f"x{dtype}") for text in (make, view, "UB"))
+    make = make.replace(": (UB)", ": (UB)")
+    reduce = f'"hivm.hir.vreduce"(%t, %a) <{{arith = #hivm.reduce_op<{arith}>, reduce_dims = array<i64: {dims}>}}>'
+    return run(make, f"{reduce} : ({view}, {kind}) -> ()", "load")
+
+
+ROUND_TRIP = FLAG + COSTS["scalar_on_chip"] + FLAG
+"""The vector pipe waits for the scalar unit, which waits for it."""
+
+
+def test_the_largest_number_of_a_row_passes_through_the_scalar_unit(run):
+    """So the next load is issued after it; a sum leaves the scalar unit alone."""
+    largest, total = (reduced(run, (64,), 0, arith) for arith in ("max", "sum"))
+    fold = COSTS.repeat_cycles["fold"] + DISPATCH + COSTS["fold_start"]
+    assert total.cycles == pytest.approx(2 * ISSUE + LOAD + LATENCY)
+    assert largest.cycles == pytest.approx(ISSUE + fold + FLAG + COSTS["scalar_on_chip"] + ISSUE + LOAD + LATENCY)
+    many = reduced(run, (16, 64), 1, "max")
+    assert many.cycles == pytest.approx(2 * ISSUE + LOAD + LATENCY)
+
+
+@pytest.mark.parametrize(("arith", "dtype"), [("sum", "i32"), ("prod", "f32"), ("xori", "i32"), ("max", "i32")])
+def test_what_no_instruction_folds_is_moved_by_the_scalar_unit(arith, dtype, run):
+    """16 rows of 8: 4, 2 and 1 numbers of each are moved to scratch space and added, then 16 to their places."""
+    timed = reduced(run, (16, 8), 1, arith, dtype)
+    moved = 2 * 16 * (4 + 2 + 1 + 1)
+    assert timed.busy["S"] == pytest.approx(4 * ISSUE + moved * COSTS["scalar_on_chip"])
+    assert timed.busy["V"] == pytest.approx(3 * (2 * COSTS["bank_conflict"] + DISPATCH))
+
+
+def test_long_rows_are_halved_to_a_block_before_the_scalar_unit_moves_them(run):
+    short, long = (reduced(run, (16, width), 1, "prod") for width in (8, 64))
+    halvings = [16 * COSTS["bank_conflict"] + DISPATCH for _ in (32, 16, 8)]
+    assert long.busy["V"] - short.busy["V"] == pytest.approx(sum(halvings))
+
+
+SELECT = (
+    '"hivm.hir.vsel"(%a, {one}, {other}, %a, %a) <{{operandSegmentSizes = array<i32: 3, 1, 1>}}> : '
+    "(UB, {kinds}, UB, UB) -> ()"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kinds", "numbers"),
+    [
+        ("%a", "%a", "UB, UB", 0),
+        ("%number", "%a", "f32, UB", 1),
+        ("%a", "%number", "UB, f32", 1),
+        ("%number", "%number", "f32, f32", 2),
+    ],
+)
+def test_a_selection_passes_through_the_scalar_unit(one, other, kinds, numbers, run):
+    """Its condition's address is written on chip, after its numbers are broadcast; the load behind waits for it."""
+    number = '%number = "arith.constant"() <{value = 1.0 : f32}> : () -> f32'
+    timed = run(number, "exp", SELECT.format(one=one, other=other, kinds=kinds), "load")
+    broadcast = numbers * (COSTS.repeat_cycles["vbrc"] + DISPATCH)
+    start = COSTS["vector_start"] if numbers else 0
+    before = ISSUE + max(EXP + START, EXP + broadcast + start)
+    assert timed.cycles == pytest.approx(before + FLAG + COSTS["scalar_on_chip"] + 2 * ISSUE + LOAD + LATENCY)
+    assert timed.busy["MTE2"] == pytest.approx(LOAD)
+
+
+def broadcast(run, column, steps, scratch=True, dims="1"):
+    """Return the busy times of multiplying a tile with a column."""
+    make, view = tile("t", "ub", (16, 64), (64, 1))
+    narrow, narrow_view = tile("c", "ub", column, steps)
+    groups, more, kinds = ("2, 1, 1", ", %a", ", UB") if scratch else ("2, 1, 0", "", "")
+    multiply = (
+        f'"hivm.hir.vmul"(%t, %c, %t{more}) <{{broadcast = array<i64: {dims}>, '
+        f"operandSegmentSizes = array<i32: {groups}>}}> : ({view}, {narrow_view}, {view}{kinds}) -> ()"
+    )
+    return run(make, narrow, multiply).busy
+
+
+def test_a_column_is_broadcast_eight_numbers_a_repeat_or_one_by_one(run):
+    row = broadcast(run, (1, 64), (64, 1), dims="0")
+    near = broadcast(run, (16, 1), (1, 1))
+    apart = broadcast(run, (16, 1), (8, 1))
+    brc = COSTS.repeat_cycles["vbrc"]
+    assert near["V"] - row["V"] == pytest.approx(2 * brc + DISPATCH, abs=64)
+    assert near["S"] - row["S"] == pytest.approx(ISSUE)
+    assert apart["S"] - row["S"] == pytest.approx(16 * (ISSUE + COSTS["scalar_on_chip"]))
+
+
+def test_a_number_that_an_operation_does_not_take_is_broadcast_in_scratch_space(run):
+    def divided(groups, more, kinds):
+        number = '%number = "arith.constant"() <{value = 1.0 : f32}> : () -> f32'
+        divide = f'"hivm.hir.vdiv"(%a, %number, %a{more}) <{{operandSegmentSizes = array<i32: {groups}>}}>'
+        return run(number, f"{divide} : (UB, f32, UB{kinds}) -> ()").busy["V"]
+
+    extra = divided("2, 1, 1", ", %a", ", UB") - divided("2, 1, 0", "", "")
+    assert extra == pytest.approx(COSTS.repeat_cycles["vbrc"] + DISPATCH)
 
 
 def test_a_longer_reduction_takes_longer(run):
@@ -485,10 +613,28 @@ WRITE = '"memref.store"(%read, %x, %c0) : (f32, GM, index) -> ()'
 def test_reading_a_number_takes_the_scalar_unit_time(run):
     assert run(READ).busy["S"] == pytest.approx(COSTS["scalar_on_chip"])
     outside = run(READ_OUTSIDE)
-    assert outside.busy["S"] == pytest.approx(COSTS["scalar_outside"])
+    assert outside.busy["S"] == pytest.approx(COSTS["scalar_on_chip"] + COSTS["scalar_outside"])
     assert (outside.bytes_in, outside.bytes_out) == (4, 0)
     both = run(READ, WRITE)
     assert (both.bytes_in, both.bytes_out) == (0, 4)
+
+
+def numbers_read(run, step, times=100):
+    """Return the scalar unit's cycles for each of many numbers so many elements apart, beside its other work."""
+    steps = f'%step = "arith.constant"() <{{value = {step} : index}}> : () -> index'
+    at = '%at = "arith.muli"(%i, %step) : (index, index) -> index'
+    read = '%read = "memref.load"(%x, %at) : (GM, index) -> f32'
+    other = run(steps, *loop(times, at)).busy["S"]
+    return (run(steps, *loop(times, at, read)).busy["S"] - other) / times - COSTS["scalar_on_chip"]
+
+
+@pytest.mark.parametrize(("step", "share"), [(16, 1), (50, 1), (8, 1 / 2), (1, 1 / 16), (-1, 1 / 16)])
+def test_numbers_of_one_line_are_fetched_once(step, share, run):
+    """A line of the scalar unit's cache has 64 bytes; the first number's is fetched whole."""
+    times = 100
+    first = COSTS["scalar_outside"] * (1 - share) / times
+    found = numbers_read(run, step, times)
+    assert found == pytest.approx(share * COSTS["scalar_outside"] + first, rel=0.03)
 
 
 @pytest.mark.parametrize(

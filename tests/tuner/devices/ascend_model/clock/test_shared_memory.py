@@ -48,7 +48,7 @@ def settled(buffers, timed, *, programs=1, l2=L2State.WARM, active=1, again=None
     if again is not None:
         reuse = Reuse(0, 1)
         reuse.again = again
-    memory.settle(timed, programs, active, reuse)
+    memory.settle([timed], programs, active, reuse)
     return memory
 
 
@@ -191,7 +191,7 @@ def test_a_buffer_that_is_not_read_again_is_streamed_beside_one_that_is():
 )
 def test_it_matters_how_soon_data_is_read_again_only_if_it_is_and_does_not_stay(sizes, read, repeats):
     memory = SharedMemory(PART, COSTS, sizes, L2State.WARM)
-    assert memory.repeats(program(reads={3: int(read / 8)}), 8) is repeats
+    assert memory.repeats([program(reads={3: int(read / 8)})], 8) is repeats
 
 
 def test_a_core_counts_the_bytes_moved_since_it_last_read_a_place():

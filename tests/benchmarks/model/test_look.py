@@ -1,13 +1,13 @@
-"""`bench model --first-look`: published timings that decided nothing stay apart from those that are judged."""
+"""`bench model --look`: lists of published timings that had decided nothing when they were made."""
 
 import dataclasses
 import math
 
 import pytest
 
+from tilewise.benchmarks.model.judge import look as looks
 from tilewise.benchmarks.model.judge.cases import published_cases
-from tilewise.benchmarks.model.judge.first_look import look
-from tilewise.benchmarks.model.judge.first_look.look import first_look, summary
+from tilewise.benchmarks.model.judge.look import LOOKS, look, summary
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
 
@@ -16,30 +16,36 @@ if reason := toolchain.unavailable_reason():
 
 from tilewise.tuner.measure.launch import resolve_function
 
-CASES = {case.id: case for case in published_cases("tilewise.benchmarks.model.judge.first_look")}
+LISTS = {which: published_cases(f"tilewise.benchmarks.model.judge.{which}_look") for which in LOOKS}
+CASES = {case.id: case for cases in LISTS.values() for case in cases}
 
 
 def looked(monkeypatch, *cases):
-    monkeypatch.setattr(look, "published_cases", lambda package: cases)
-    return first_look(read_settings().cache_folder)
+    monkeypatch.setattr(looks, "published_cases", lambda package: cases)
+    return look("first", read_settings().cache_folder)
 
 
-def test_no_case_is_one_that_is_judged():
-    judged = published_cases()
-    assert not CASES.keys() & {case.id for case in judged}
-    assert not {case.kernel for case in CASES.values()} & {case.kernel for case in judged}
+def test_no_case_was_known_before():
+    known = published_cases()
+    for which in LOOKS:
+        assert not {case.id for case in LISTS[which]} & {case.id for case in known}
+        assert not {case.kernel for case in LISTS[which]} & {case.kernel for case in known}
+        known += LISTS[which]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_config_is_one_of_its_kernels(case):
     spec = case.spec()
     constant = {
-        parameter.name for parameter in resolve_function(spec, spec.functions()[0]).params if parameter.is_constexpr
+        parameter.name
+        for function in spec.functions()
+        for parameter in resolve_function(spec, function).params
+        if parameter.is_constexpr
     }
     assert case.source
     assert case.best_us
     for row in case.rows:
-        assert set(row.config) == constant - set(case.problem.dims)
+        assert set(row.config) - set(spec.options()) == constant - set(case.problem.dims)
 
 
 def test_a_config_that_does_not_fit_is_named_and_another_one_timed(monkeypatch):
@@ -60,6 +66,11 @@ def test_a_case_none_of_whose_configs_fits_is_listed_with_the_reason(monkeypatch
     (untimed,) = body["untimed"]
     assert untimed["reasons"][0].startswith("UB overflow")
     assert body["summary"] == {}
+
+
+def test_a_case_whose_loops_follow_tensor_contents_is_listed_with_the_reason(monkeypatch):
+    (untimed,) = looked(monkeypatch, CASES["slot_mapping_128"])["untimed"]
+    assert "depends on tensor contents" in untimed["reasons"][0]
 
 
 def test_a_time_that_holds_other_kernels_counts_in_no_error(monkeypatch):

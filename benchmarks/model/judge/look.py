@@ -1,4 +1,5 @@
-"""`tilewise bench model --first-look`: published timings that entered no fit, against the shipped clock."""
+"""`tilewise bench model --look`: a list of published timings that entered no fit when it was made, against the shipped
+clock."""
 
 from __future__ import annotations
 
@@ -13,23 +14,25 @@ from tilewise.benchmarks.model.judge.programs import record
 from tilewise.db.records import Config
 from tilewise.errors import TilewiseError
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_costs import INTERVAL, costs
 
-__all__ = ["first_look", "summary"]
+__all__ = ["LOOKS", "look", "summary"]
 
-_PACKAGE = "tilewise.benchmarks.model.judge.first_look"
+LOOKS = ("first", "second")
+"""The lists, each in a package of its name, in the order in which they were made."""
 
 _SHORT_US = 10.0
 """Published times below this are mostly those of a launch."""
 
 
-def first_look(folder: Path, *, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Time every listed case once. Those that the model can't time, or whose published time holds kernels of PyTorch
-    too, are apart from the others."""
+def look(which: str, folder: Path, *, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Time every case of one of `LOOKS` once. Those that the model can't time, or whose published time holds kernels of
+    PyTorch too, are apart from the others."""
     rows: list[dict[str, Any]] = []
     partly: list[dict[str, Any]] = []
     untimed: list[dict[str, Any]] = []
-    for case in published_cases(_PACKAGE):
+    for case in published_cases(f"tilewise.benchmarks.model.judge.{which}_look"):
         progress(case.id)
         times, refused = _times(case, folder)
         if not times:
@@ -52,7 +55,7 @@ def _times(case: Case, folder: Path) -> tuple[list[tuple[Config, KernelTime]], l
                 refused.append(program.refusal)
             else:
                 times.append((row.config, program.time(costs())))
-        except TilewiseError as error:
+        except (TilewiseError, UnknownOperation) as error:
             refused.append(str(error))
     return times, refused
 

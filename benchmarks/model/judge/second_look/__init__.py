@@ -1,0 +1,1 @@
+"""Published timings listed without a look at the modelled clock: other sources, parts and kinds of kernels."""
