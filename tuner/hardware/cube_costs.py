@@ -119,7 +119,7 @@ TRUST: Mapping[str, tuple[float, float]] = {
 
 `tilewise bench cube` judged them: 17 products over 100 us, five shorter ones, and without the figure fitted to them
 eight element-wise ones. Of cube and vector cores together only programs that were not compiled here are published: the
-model is up to 1.6 times slower than one and more than twice as fast as another. Launches of cube cores have no
+model is up to 1.7 times slower than one and more than twice as fast as another. Launches of cube cores have no
 published times. Three products with odd or far rows are published: the modelled times are 0.84 to 1.22 times theirs.
 But what a far row costs has been measured once.
 """
