@@ -31,7 +31,7 @@ from triton._C.libtriton import ir
 from triton.language import semantic
 from triton.runtime import interpreter
 
-__all__ = ["install", "narrow", "widen"]
+__all__ = ["install", "keep_masks", "narrow", "widen"]
 
 _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
@@ -71,7 +71,12 @@ def install() -> None:
     interpreter.ReduceOps.generic_reduce = _by_halves(interpreter.ReduceOps.generic_reduce)
     for scans in (interpreter.ReduceOps, interpreter.ScanOps):
         scans.to_tensor = _of_its_dtype(scans.to_tensor)
-    if hasattr(semantic, "_store_legacy"):  # 3.2; later releases test the mask for None
+    keep_masks()
+
+
+def keep_masks() -> None:
+    """Make stores and atomics of 3.2 respect a mask that is a single False; later releases test the mask for None."""
+    if hasattr(semantic, "_store_legacy"):
         semantic._store_legacy = _with_present_mask(semantic._store_legacy)
         semantic.atom_red_typechecking_impl = _with_present_mask(semantic.atom_red_typechecking_impl)
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import islice, zip_longest
 from pathlib import Path
 
-__all__ = ["MODULES", "Mutant", "all_mutants", "mutated_text", "sample"]
+__all__ = ["MODULES", "Mutant", "all_mutants", "drawn", "mutated_text", "sample"]
 
 MODULES = ("batch_norm", "elementwise", "layer_norm", "reduce", "row_reduce", "softmax")
 """Modules of `tilewise.kernels.jit` whose functions are changed."""
@@ -55,14 +55,19 @@ def mutated_text(mutant: Mutant) -> str:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """Return up to `count` mutants, kinds in turn, so that frequent tokens do not drown rare ones."""
+    """Return the first `count` mutants that `drawn` yields, or all."""
+    return list(islice(drawn(seed), count))
+
+
+def drawn(seed: int) -> Iterator[Mutant]:
+    """Yield all mutants, kinds in turn, so that frequent tokens do not drown rare ones."""
     by_kind: dict[str, list[Mutant]] = {}
     for mutant in {mutant.name: mutant for mutant in all_mutants()}.values():  # some changes arise in two ways
         by_kind.setdefault(mutant.kind, []).append(mutant)
     for kind, mutants in by_kind.items():
         random.Random(f"{seed} {kind}").shuffle(mutants)
     turns = zip_longest(*(filter(_is_python, reversed(mutants)) for mutants in by_kind.values()))
-    return list(islice((mutant for turn in turns for mutant in turn if mutant is not None), count))
+    yield from (mutant for turn in turns for mutant in turn if mutant is not None)
 
 
 def _is_python(mutant: Mutant) -> bool:

@@ -31,7 +31,7 @@ from tilewise.db.records import Status
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.source import locate
-from tilewise.kernels.spec import Buffer, Config, KernelSpec, Problem, Value
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault
 from tilewise.tuner.measure.comparison import PRECISION
 from tilewise.tuner.measure.verify import Arguments
@@ -160,21 +160,25 @@ _FLOOR = {"float32": 2.0**-20, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def try_mutant(
-    mutant: Mutant, device: str, folder: Path, seed: int, agreed: Sequence[Mapping[str, Any]] = ()
+    mutant: Mutant,
+    device: str,
+    folder: Path,
+    seed: int,
+    agreed: Sequence[Mapping[str, Any]] = (),
+    different: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the outcome of one mutant as plain JSON values; this is called in a process of its own.
 
     `outcome` is `refused`, `not compiled` (in the first situation where its code differs), `same code` (in all) or
-    `agreed`, with the situations. Given those, the oracle decides: `equivalent` or `survived`.
+    `agreed`, with the situations. Given those, verification is asked where the runs of mutant and kernel are
+    `different`, and then the oracle decides: `equivalent` or `survived`.
     """
     began = time.monotonic()
     used = runner(device, folder)
     with tempfile.TemporaryDirectory(prefix="tilewise-mutant-") as place:
-        module = _imported(mutant, Path(place))
-        if agreed:
-            found = _separated(mutant, module, used, agreed, random.Random(f"{seed} {mutant.name} oracle"))
-        else:
-            found = _tried(mutant, module, used, seed)
+        module = imported(mutant, Path(place))
+        judged = (agreed, different)
+        found = _judged(mutant, module, used, seed, *judged) if agreed else _tried(mutant, module, used, seed)
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
@@ -183,7 +187,7 @@ def _tried(mutant: Mutant, module: ModuleType, used: Runner, seed: int) -> dict[
     for spec, problem, config in _situations(mutant, used, random.Random(f"{seed} {mutant.name}")):
         found = _in_situation(mutant, module, used, spec, problem, config)
         if found["outcome"] == "agreed":
-            agreed.append(_situation(problem, config))
+            agreed.append(situation(problem, config))
         elif found["outcome"] != "same code":
             return found
     large = tried_large(mutant, module, used, seed)
@@ -202,13 +206,13 @@ def _in_situation(
         if used.code(changed, problem, config) == _code_of(used, spec.name, problem, config):
             return {"outcome": "same code"}
     except Unusable as error:
-        return {"outcome": "not compiled", **_situation(problem, config), "reason": str(error)}
+        return {"outcome": "not compiled", **situation(problem, config), "reason": str(error)}
     verdict = used.verify(changed, problem, config)
     if verdict.agreed:
         return {"outcome": "agreed"}
     names = {Status.COMPILE: "not compiled", Status.UNMODELLED: "unmodelled"}
     outcome = names.get(verdict.status, "refused")
-    return {"outcome": outcome, **_situation(problem, config), "reason": verdict.reason}
+    return {"outcome": outcome, **situation(problem, config), "reason": verdict.reason}
 
 
 def tried_large(mutant: Mutant, module: ModuleType, used: Runner, seed: int) -> list[dict[str, Any]] | dict[str, Any]:
@@ -220,19 +224,19 @@ def tried_large(mutant: Mutant, module: ModuleType, used: Runner, seed: int) -> 
     for name in kernels[:_KERNELS]:
         spec = registry.load(name)
         problem = Problem(name, dict(LARGE_DIMS[spec.dims]), "float32")
-        for order in _orders(used, problem, "large")[::2]:
+        for order in orders(used.target, problem, "large")[::2]:
             for config in order[:_LARGE_TRIES]:
                 found = _in_situation(mutant, module, used, spec, problem, config)
                 if found["outcome"] == "refused" and used.verify(spec, problem, config).agreed:
                     return found
                 if found["outcome"] == "agreed":
-                    agreed.append(_situation(problem, config))
+                    agreed.append(situation(problem, config))
                 if found["outcome"] in ("agreed", "same code"):
                     break
     return agreed
 
 
-def _situation(problem: Problem, config: Config) -> dict[str, Any]:
+def situation(problem: Problem, config: Config) -> dict[str, Any]:
     return {"kernel": problem.kernel, "dims": dict(problem.dims), "dtype": problem.dtype, "config": dict(config)}
 
 
@@ -281,42 +285,42 @@ def _used_by(file: str, function: str) -> frozenset[str]:
 def _configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
     """Return up to two configs of each variant for which the unchanged kernel runs, as tunings meet both: one that cuts
     most axes, and a random one."""
-    found = (_first_usable(used, problem, order) for order in _orders(used, problem, seed))
+    found = (_first_usable(used, problem, order) for order in orders(used.target, problem, seed))
     return [*{str(config): config for config in found if config is not None}.values()]
 
 
 def _one_config(used: Runner, problem: Problem, seed: str, generator: random.Random) -> Config | None:
     """Return one of those, drawn at random, or None if the unchanged kernel runs with none."""
-    orders = _orders(used, problem, seed)
-    drawn = generator.sample(orders, len(orders))
+    found = orders(used.target, problem, seed)
+    drawn = generator.sample(found, len(found))
     return next((one for order in drawn if (one := _first_usable(used, problem, order)) is not None), None)
 
 
 _ORDERS: dict[tuple[str, str], list[list[Config]]] = {}
 
 
-def _orders(used: Runner, problem: Problem, seed: str) -> list[list[Config]]:
+def orders(target: Target, problem: Problem, seed: str) -> list[list[Config]]:
     """Return two lists of twenty configs of each variant: those that cut most axes, and random ones."""
     key = (str(problem), seed)
     if key not in _ORDERS:
-        _ORDERS[key] = _drawn_orders(used, problem, seed)
+        _ORDERS[key] = _drawn_orders(target, problem, seed)
     return _ORDERS[key]
 
 
-def _drawn_orders(used: Runner, problem: Problem, seed: str) -> list[list[Config]]:
+def _drawn_orders(target: Target, problem: Problem, seed: str) -> list[list[Config]]:
     spec = registry.load(problem.kernel)
     try:
-        space = enumerate_space(spec, problem, used.target)
+        space = enumerate_space(spec, problem, target)
     except NothingFeasible:
         return []
     configs = list(space.configs)
     random.Random(seed).shuffle(configs)
-    orders = []
+    found = []
     for variant in dict.fromkeys(config.get("VARIANT") for config in configs):
         same = [config for config in configs if config.get("VARIANT") == variant]
         divided = sorted(same[:200], key=lambda config: -_cuts(spec, problem, config))
-        orders += [divided[:20], same[:20]]
-    return orders
+        found += [divided[:20], same[:20]]
+    return found
 
 
 def _cuts(spec: KernelSpec, problem: Problem, config: Config) -> int:
@@ -358,7 +362,7 @@ def _code_of(used: Runner, name: str, problem: Problem, config: Config) -> tuple
 # The changed kernel ------------------------------------------------------------------------------------------------
 
 
-def _imported(mutant: Mutant, folder: Path) -> ModuleType:
+def imported(mutant: Mutant, folder: Path) -> ModuleType:
     """Write the changed module to a file, which Triton reads functions from, and import it."""
     name = f"tilewise_mutant_{mutant.name.replace('-', '_')}"
     file = folder / f"{name}.py"
@@ -389,6 +393,34 @@ def mutated(spec: KernelSpec, name: str, module: ModuleType) -> KernelSpec:
     return replace(spec, function=tuple(map(swapped, spec.function)), launches=changed)
 
 
+def _judged(
+    mutant: Mutant,
+    module: ModuleType,
+    used: Runner,
+    seed: int,
+    agreed: Sequence[Mapping[str, Any]],
+    different: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the outcome where the runs of mutant and kernel differ if verification refuses the mutant there, and not
+    the kernel; else what the oracle finds."""
+    usable = []
+    for at in different:
+        spec, problem, config = _restored(at)
+        large = problem.dims == LARGE_DIMS.get(spec.dims)  # it is verified in part, and never run whole
+        if not large and not _is_usable(used, problem, config):
+            continue
+        found = _in_situation(mutant, module, used, spec, problem, config)
+        if found["outcome"] == "refused" and used.verify(spec, problem, config).agreed:
+            return found | {"where": at["why"]}
+        if not large:
+            usable.append(situation(problem, config))
+    return _separated(mutant, module, used, [*agreed, *usable], usable, seed)
+
+
+def _restored(at: Mapping[str, Any]) -> tuple[KernelSpec, Problem, Config]:
+    return registry.load(at["kernel"]), Problem(at["kernel"], dict(at["dims"]), at["dtype"]), at["config"]
+
+
 # The oracle ----------------------------------------------------------------------------------------------------------
 
 
@@ -397,20 +429,14 @@ def _separated(
     module: ModuleType,
     used: Runner,
     agreed: Sequence[Mapping[str, Any]],
-    generator: random.Random,
+    different: Sequence[Mapping[str, Any]],
+    seed: int,
 ) -> dict[str, Any]:
     """Say how the oracle tells an unrefused mutant from its kernel, if it does, and whether verification would too with
     the oracle's config and problem: it was not asked before, and a tuning of that problem would ask it."""
-    spec = registry.load(agreed[0]["kernel"])
-    changed = mutated(spec, mutant.module, module)
-    narrow = next((at["dtype"] for at in agreed if at["dtype"] != "float32"), "float32")
-    draws, problems = 0, 0
-    missed = {"verified": list(agreed)}
-    for index, dims in enumerate(ORACLE_DIMS[spec.dims]):
-        problem = Problem(spec.name, dict(dims), narrow if index % 4 == 3 else "float32")
-        config = _one_config(used, problem, f"oracle {spec.name} {index}", generator)
-        if config is None:
-            continue
+    draws, problems, missed = 0, 0, {"verified": list(agreed)}
+    for index, (spec, problem, config) in enumerate(_looked_at(mutant, used, agreed, different, seed)):
+        changed = mutated(spec, mutant.module, module)
         problems += 1
         if _is_same_code(used, spec, changed, problem, config):
             draws += DRAWS_PER_PROBLEM
@@ -420,8 +446,27 @@ def _separated(
             if how := _told_apart(used, spec, changed, problem, config, 1000 * index + draw):
                 there = used.verify(changed, problem, config)
                 found = {"oracle": how, "refused_there": not there.agreed, "reason": there.reason}
-                return {"outcome": "survived", **found, **_situation(problem, config), **missed}
-    return {"outcome": "equivalent", "draws": draws, "problems": problems, "kernel": spec.name, **missed}
+                return {"outcome": "survived", **found, **situation(problem, config), **missed}
+    return {"outcome": "equivalent", "draws": draws, "problems": problems, "kernel": agreed[0]["kernel"], **missed}
+
+
+def _looked_at(
+    mutant: Mutant,
+    used: Runner,
+    agreed: Sequence[Mapping[str, Any]],
+    different: Sequence[Mapping[str, Any]],
+    seed: int,
+) -> Iterator[tuple[KernelSpec, Problem, Config]]:
+    """Yield the oracle's problems with a config each, then the situations where the runs differ."""
+    generator = random.Random(f"{seed} {mutant.name} oracle")
+    spec = registry.load(agreed[0]["kernel"])
+    narrow = next((at["dtype"] for at in agreed if at["dtype"] != "float32"), "float32")
+    for index, dims in enumerate(ORACLE_DIMS[spec.dims]):
+        problem = Problem(spec.name, dict(dims), narrow if index % 4 == 3 else "float32")
+        config = _one_config(used, problem, f"oracle {spec.name} {index}", generator)
+        if config is not None:
+            yield spec, problem, config
+    yield from map(_restored, different)
 
 
 def _is_same_code(used: Runner, spec: KernelSpec, changed: KernelSpec, problem: Problem, config: Config) -> bool:

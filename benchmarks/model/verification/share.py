@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.journal import Journal
+from tilewise.benchmarks.model.verification.right import MATRIX_PROBLEMS
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.ascend_model import compile_job
@@ -35,6 +36,11 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("N", "C", "HW"): {"N": 32, "C": 128, "HW": 3136},
     ("M", "H", "HALF"): {"M": 1000, "H": 32, "HALF": 64},
     ("M", "E", "TOPK"): {"M": 1000, "E": 256, "TOPK": 8},
+    ("M", "N", "K"): {"M": 1000, "N": 4096, "K": 4096},
+    ("M", "N", "K", "G"): {"M": 1000, "N": 2048, "K": 4096, "G": 8},
+    ("M", "E", "N", "K", "TOPK"): {"M": 512, "E": 8, "N": 2048, "K": 2048, "TOPK": 2},
+    ("B", "H", "HKV", "Q", "K", "D"): {"B": 1, "H": 16, "HKV": 8, "Q": 2048, "K": 2048, "D": 128},
+    ("B", "H", "HKV", "PAGES", "PAGE", "D"): {"B": 16, "H": 32, "HKV": 8, "PAGES": 64, "PAGE": 16, "D": 128},
 }
 """The problems by a kernel's dimension names, of sizes that language models have."""
 
@@ -84,7 +90,7 @@ def bench_share(
     """Yield a row per kernel: those of the journal, then the others as they end."""
     kept = Journal(journal)
     known = {row["kernel"]: row for row in kept.rows() if (row["part"], row["jobs"]) == (part, jobs)}
-    for name in kernels or registry.vector_names():
+    for name in kernels or (*registry.vector_names(), *MATRIX_PROBLEMS):
         if name not in known:
             progress(name)
             known[name] = _row(part, name, jobs)
@@ -93,12 +99,13 @@ def bench_share(
 
 
 def _row(part: str, name: str, jobs: int) -> dict[str, Any]:
-    dims = DIMS[registry.load(name).dims]
+    spec = registry.load(name)
+    dims = DIMS[spec.dims]
     with tempfile.TemporaryDirectory(prefix="tilewise-verifying-") as place:
         folder = Path(place)
         with _MeteredDevice(part, jobs=jobs, cache_folder=folder) as device:
             began, own = time.monotonic(), time.process_time()
-            result = tune(name, dims, device=device, db=f"sqlite:///{folder / 'tuned.db'}")
+            result = tune(name, dims, dtype=spec.dtypes[0], device=device, db=f"sqlite:///{folder / 'tuned.db'}")
             wall_s, search_s = time.monotonic() - began, time.process_time() - own
         spent = [json.loads(line) for line in (folder / _SPENT).read_text().splitlines()]
     verifying_s = sum(row["processor_s"] for row in spent if row["job"] == "verify")
@@ -106,7 +113,7 @@ def _row(part: str, name: str, jobs: int) -> dict[str, Any]:
     return {
         "kernel": name,
         "dims": dict(dims),
-        "dtype": "float32",
+        "dtype": spec.dtypes[0],
         "part": part,
         "jobs": jobs,
         "trials": len(result.trials),

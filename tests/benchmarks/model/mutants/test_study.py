@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from tilewise.benchmarks.model.mutants import study
-from tilewise.benchmarks.model.mutants.source import all_mutants
+from tilewise.benchmarks.model.mutants.source import all_mutants, sample
 from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
 from tilewise.benchmarks.model.mutants.trial import (
     DRAWS_PER_PROBLEM,
@@ -95,36 +95,58 @@ class Scripted:
     calls: ClassVar[list[str]] = []
 
     def __init__(self, entry, size, **options):
-        pass
+        self.compares = entry.endswith(":compare")
 
-    def submit(self, mutant, device, folder, seed, agreed, **limits):
+    def submit(self, mutant, device, folder, seed, agreed=(), different=(), **limits):
         self.calls.append(mutant.name)
-        outcome = "equivalent" if agreed else "refused" if len(self.calls) % 3 else "agreed"
         future = Future()
-        future.set_result({"outcome": outcome, "seconds": 1.0, "verified": [{"kernel": "softmax"}]})
+        future.set_result({"seconds": 1.0} | self.found(int(mutant.name[-2:], 16), agreed))
         return future
+
+    def found(self, number, agreed):
+        if self.compares:
+            same = {"outcome": "proven the same", "compared": 9}
+            return same if number % 2 else {"outcome": "agreed", "compared": 9, "different": []}
+        outcome = "equivalent" if agreed else ("refused", "same code", "agreed", "agreed")[number // 2 % 4]
+        return {"outcome": outcome, "verified": [{"kernel": "softmax"}]}
 
     def close(self):
         pass
 
 
-@pytest.mark.full
-def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+@pytest.fixture
+def scripted(monkeypatch):
     monkeypatch.setattr(study, "WorkerPool", Scripted)
     monkeypatch.setattr(Scripted, "calls", [])
+    return Scripted
+
+
+def test_changes_without_effect_are_replaced_by_the_next_that_are_drawn(tmp_path, scripted):
+    rows = {row["name"]: row for row in try_mutants(12, 0, DEVICE, tmp_path, tmp_path / "journal.jsonl")}
+    body = mutants_body(list(rows.values()), "tilewise bench mutants", DEVICE, 0)
+    assert {row["outcome"] for row in body["mutants"]} == {"refused", "equivalent"}
+    assert body["summary"]["mutants"] == len(body["mutants"]) == 12
+    assert set(body["summary"]["dropped"]) == {"same code", "proven the same"}
+    assert sum(body["summary"]["dropped"].values()) == len(body["dropped"]) == len(rows) - 12
+    assert set(rows) == {mutant.name for mutant in sample(len(rows), 0)}  # no later one is tried
+
+
+@pytest.mark.full
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path, scripted):
     journal = tmp_path / "journal.jsonl"
     stopped = try_mutants(9, 0, DEVICE, tmp_path, journal)
-    first = [next(stopped) for _ in range(4)]
+    for _ in range(4):
+        next(stopped)
     stopped.close()
-    Scripted.calls.clear()
+    first = len(scripted.calls)
     with journal.open("a") as file:
         file.write('{"name": "cut o')
     rows = {row["name"]: row for row in try_mutants(9, 0, DEVICE, tmp_path, journal)}
-    assert len(rows) == 9
-    assert {row["name"] for row in first} == set(list(rows)[:4])
-    assert {row["outcome"] for row in rows.values()} == {"refused", "equivalent"}
-    judged = sum(row["outcome"] == "equivalent" for row in rows.values())
-    assert len(Scripted.calls) == 9 - 4 + judged > 5  # each that was not known, and the oracle's
+    again = len(scripted.calls) - first
+    assert sum(row["outcome"] in ("refused", "equivalent") for row in rows.values()) == 9
+    fresh = {row["name"]: row for row in try_mutants(9, 0, DEVICE, tmp_path, tmp_path / "other.jsonl")}
+    assert fresh == rows
+    assert again < len(scripted.calls) - first - again
     assert not list(try_mutants(0, 0, DEVICE, tmp_path, journal))
 
 

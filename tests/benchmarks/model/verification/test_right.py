@@ -3,7 +3,14 @@
 import pytest
 
 from tilewise.benchmarks.model.verification import right
-from tilewise.benchmarks.model.verification.right import ODD_DIMS, bench_right, configs_of, right_body
+from tilewise.benchmarks.model.verification.right import (
+    MATRIX_PROBLEMS,
+    ODD_DIMS,
+    bench_right,
+    configs_of,
+    problems_of,
+    right_body,
+)
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
@@ -26,6 +33,13 @@ def test_the_default_comes_first_and_no_config_twice(target):
     configs = configs_of(spec, Problem("softmax", {"M": 33, "N": 301}, "float32"), target)
     assert dict(configs[0]) == dict(spec.default(Problem("softmax", {"M": 33, "N": 301}, "float32"), target))
     assert len({str(sorted(config.items(), key=str)) for config in configs}) == len(configs) > 1
+
+
+def test_matrix_kernels_are_verified_in_the_dtypes_that_cube_cores_have(target):
+    assert set(MATRIX_PROBLEMS) == set(registry.names()) - set(registry.vector_names()) - {"block_fp8_gemm"}
+    problems = [problem for name in MATRIX_PROBLEMS for problem in problems_of(registry.load(name))]
+    assert {problem.dtype for problem in problems} == {"float32", "float16", "bfloat16", "int8"}
+    assert all(configs_of(registry.load(problem.kernel), problem, target) for problem in problems)
 
 
 def test_outcomes_are_counted_and_a_run_goes_on(target, tmp_path, monkeypatch):

@@ -118,6 +118,8 @@ def _product(core: CubeCore, group: Group, product: Mmad, op: Op) -> None:
                 order.barrier(M)
     except ValueError as error:
         raise error if isinstance(error, Fault) else Fault(f"{place(op)}: {error}") from error
+    if not order.multiplies:
+        return
     width = fractal_width(a.item_bits // 8)
     taken = min(deepest, ceil(depth, width) * width)
     left, right = _matrix(group, a, product.transposed[0], op), _matrix(group, b, not product.transposed[1], op)

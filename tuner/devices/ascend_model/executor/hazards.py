@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S, core_nam
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
-__all__ = ["FlagFault", "Made", "Order", "Race", "Sharing", "Unordered"]
+__all__ = ["FlagFault", "Made", "Order", "Race", "Sharing", "Unordered", "Unvalued"]
 
 _ALWAYS = np.iinfo(np.int64).max
 
@@ -67,6 +67,9 @@ class Order:
     """
 
     checks = True
+    """Whether accesses are to be told to it."""
+    multiplies = True
+    """Whether products are computed, since something may depend on them."""
 
     def __init__(self, size: int, spot: Callable[[int], str] = "on-chip byte {}".format) -> None:
         """Order accesses to `size` bytes; `spot` names a byte in messages."""
@@ -232,6 +235,12 @@ class Unordered(Order):
     def set_flag(self, source: int, target: int, event: int, op: Op) -> None: ...
 
     def wait_flag(self, source: int, target: int, event: int, op: Op) -> None: ...
+
+
+class Unvalued(Unordered):
+    """The same for programs of whose results only the places matter: no product of matrices is computed."""
+
+    multiplies = False
 
 
 _Issued = tuple[Op, int, Sequence[View]]

@@ -14,7 +14,7 @@ import numpy as np
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor
-from tilewise.tuner.devices.ascend_model.executor.hazards import Unordered
+from tilewise.tuner.devices.ascend_model.executor.hazards import Unvalued
 from tilewise.tuner.devices.ascend_model.executor.memory import Array, Fault, Unfilled
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
@@ -37,7 +37,7 @@ def fault_at_size(
         if function.vector or any(_loads_whole_number(op) for op in function.walk()):
             continue
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        executor = Executor(function, on_chip_bytes, order=Unordered)
+        executor = Executor(function, on_chip_bytes, order=Unvalued)
         buffers = {name: Unfilled(name, size) for name, size in sizes.items()}
         try:
             executor.run(buffers, scalars, launch.grid, _spread(math.prod(launch.grid)))

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tilewise.tuner.devices.ascend_model.executor import reach
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.executor import cube_ops, reach
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault
+from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
 
@@ -76,3 +79,18 @@ def test_up_to_16_programs_run_evenly_from_the_first_to_the_last(programs, count
     numbers = reach._spread(programs)
     assert (len(numbers), numbers[0], numbers[-1]) == (count, 0, programs - 1)
     assert np.ptp(np.diff(numbers)) <= 1 if count > 1 else True
+
+
+def test_products_are_not_computed_since_only_addresses_matter(tmp_path, monkeypatch):
+    if reason := reach.toolchain.unavailable_reason():
+        pytest.skip(reason)
+    target = reach.toolchain.target("Ascend910B4", tmp_path)
+    spec, problem = registry.load("gemm"), Problem("gemm", {"M": 300, "N": 256, "K": 512}, "float16")
+    config = spec.default(problem, target)
+    functions = compile_config(spec, problem, config, target, tmp_path)
+    monkeypatch.setattr(cube_ops, "_add", lambda *product, **start: pytest.fail("a product is computed"))
+    assert reach.fault_at_size(spec, problem, config, functions, target.on_chip_bytes) == ""
+    sizes, scalars = reach.toolchain.arguments(spec, problem, config, spec.plan(config, problem)[0])
+    halves = {name: size // 2 for name, size in sizes.items()}
+    monkeypatch.setattr(reach.toolchain, "arguments", lambda *given: (halves, scalars))
+    assert "of b_ptr, which has" in reach.fault_at_size(spec, problem, config, functions, target.on_chip_bytes)

@@ -1,0 +1,53 @@
+"""Symbolic runs: which changes of a kernel leave what is computed as it is, and which do not."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewise.benchmarks.model.mutants.trial import LARGE_DIMS
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.workers.worker import Worker
+
+SMALL = {"M": 9, "N": 37}
+NORMALISED = {"VARIANT": "looped", "BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": 3, "BLOCK_SIZE_N": 16, "multibuffer": False}
+REDUCED = {"BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 16, "multibuffer": False}
+LOOPED, ROWS = ("layer_norm", "layer_norm_looped_kernel"), ("row_reduce", "row_reduce_kernel")
+
+
+@pytest.fixture(scope="module")
+def differences():
+    if reason := toolchain.unavailable_reason():
+        pytest.skip(reason)
+    path = str(Path(__file__).parent)
+    worker = Worker("symbolic_runs:differences", env={"TRITON_INTERPRET": "1", "PYTHONPATH": path})
+
+    def call(wanted, dims, config, programs=96):
+        problem = Problem(wanted[0], dims, "float32")
+        return worker.call(wanted, problem, config, programs, timeout=120.0)
+
+    yield call
+    worker.close()
+
+
+def test_what_masks_throw_away_makes_no_difference(differences):
+    assert differences((*LOOPED, "other", '0.0 -> float("inf")'), SMALL, NORMALISED) == [""] * 6
+
+
+def test_a_number_that_is_summed_makes_a_difference(differences):
+    found = differences((*LOOPED, "initial value", "0.0 -> 1.0"), SMALL, NORMALISED)
+    assert sum(why == "y_ptr, mean_ptr, rstd_ptr: computed in another way" for why in found) == 1
+    assert found.count("") == len(found) - 1  # the others are what is loaded in place of elements outside
+    assert differences((*ROWS, "other", "0.0 -> 1.0"), SMALL, REDUCED) == ["out_ptr: computed in another way"]
+
+
+def test_an_access_outside_is_no_proof(differences):
+    found = differences((*ROWS, "bound", "< -> <="), SMALL, REDUCED)
+    assert "Unproven: accesses memory outside out_ptr" in found
+
+
+@pytest.mark.full
+def test_a_narrow_index_makes_a_difference_on_a_large_problem_only(differences):
+    narrow = (*ROWS, "dtype", "int64 -> int16")
+    assert differences(narrow, SMALL, REDUCED) == [""]
+    assert differences(narrow, LARGE_DIMS["M", "N"], {**REDUCED, "BLOCK_SIZE_N": 2048}, 6) != [""]
