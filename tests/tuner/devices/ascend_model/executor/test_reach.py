@@ -12,11 +12,12 @@ from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model.executor import cube_ops, reach
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
 
 def function(name, *, vector=None, loaded=()):
-    loads = [SimpleNamespace(name="memref.load", result_types=(kind,)) for kind in loaded]
+    loads = [Op("memref.load", (), (), {}, (), (kind,)) for kind in loaded]
     return SimpleNamespace(name=name, vector=vector, walk=lambda: iter(loads))
 
 
