@@ -59,7 +59,7 @@ UNRECORDED = (
             "db/sql/prepared_query.py": ("costs 58 us here, 42 of them in SQLite, and 120 us with",),
             "db/sql/queries.py": ("in a third of the time that fetching them takes",),
             "db/sql/sqlite.py": ("A sync costs 0.2 to 10 ms",),
-            "README.md": ("verified against the float64 reference; 12.9 s.",),
+            "README.md": ("verified against the float64 reference; 22.0 s.",),
             "docs/model.md": (
                 "gains 0.5% at most there, costs 2 to 38% with the two slots of the default",
                 "of fourteen shapes that were tried, in a run that is not kept, none was slower",
