@@ -793,8 +793,8 @@ MODEL = (
     ),
     Claim(
         name="proven-measured-mutants",
-        question="Single mistakes in the source of vector kernels that verification on an H100 refuses, of those that an "
-        "oracle told apart, without mistakes that are proven to change nothing",
+        question="Single mistakes in the source of vector kernels that verification on an H100 refuses, of those that "
+        "an oracle told apart, without mistakes that are proven to change nothing",
         figure=_proven_measured,
         cases=_proven_measured_cases,
         files=("docs/results/h100-mutants-proven.json",),
