@@ -24,6 +24,7 @@ __all__ = [
     "Rate",
     "S",
     "V",
+    "added",
     "core_name",
     "pipe_number",
     "pipes_of",
@@ -111,9 +112,9 @@ class ProgramTime:
         return cls(
             max(core.cycles for core in cores),
             busy,
-            reads=_added([core.reads for core in cores]),
-            writes=_added([core.writes for core in cores]),
-            atomics=_added([core.atomics for core in cores]),
+            reads=added([core.reads for core in cores]),
+            writes=added([core.writes for core in cores]),
+            atomics=added([core.atomics for core in cores]),
             beside=tuple(cores),
             odd_rows=max(core.odd_rows for core in cores),
         )
@@ -137,7 +138,8 @@ _MOVING = ("MTE2", "MTE3", "FIX")
 """Pipes that move data from and to global memory."""
 
 
-def _added(counts: Sequence[Mapping[int, int]]) -> Counter[int]:
+def added(counts: Sequence[Mapping[int, int]]) -> Counter[int]:
+    """Return the sums of bytes by argument index."""
     return sum((Counter(each) for each in counts), Counter())
 
 
@@ -149,11 +151,22 @@ class Core:
     """The state of one core during a program: clocks and counters in cycles, by pipe.
 
     `reads`, `writes` and `atomics` count bytes by argument index. `pipes` are those that the core has. `odd_rows` is a
-    part of MTE2's busy cycles.
+    part of MTE2's busy cycles. `visited` has, by argument index, the place of the element that the scalar unit accessed
+    last, and the lines that it fetched for it.
     """
 
     __slots__ = (
-        *("atomics", "busy", "done", "elements", "flags", "free", "odd_rows", "pipes", "program", "reads", "visited"),
+        "atomics",
+        "busy",
+        "done",
+        "elements",
+        "flags",
+        "free",
+        "odd_rows",
+        "pipes",
+        "program",
+        "reads",
+        "visited",
         "writes",
     )
 

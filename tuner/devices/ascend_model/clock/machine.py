@@ -292,7 +292,7 @@ class Machine:
         """
         active = min(programs - first, self._cores)
         first = self._longest(first, active, arguments)
-        spread = self._spread(first, active, arguments)
+        spread = self._spread(first, active, arguments) if self._compares(active) else []
         busy = active * _evenness(spread)
         waiting = self._costs["program_start"]
         waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
@@ -315,11 +315,10 @@ class Machine:
 
     def _spread(self, first: int, programs: int, arguments: Sequence[int | float]) -> Sequence[ProgramTime]:
         """Return programs that move what all of these do: the first one or, where the last one has less to do, some
-        that are spread evenly over them. Those of a mixed kernel are not compared, nor those that contents decide
-        on."""
+        that are spread evenly over them."""
         alone = self._rates(1.0, 1)
         longest = self._clock.run(arguments, first, alone)
-        if self._function.vector or self._contents or programs == 1:
+        if not self._compares(programs):
             return [longest]
         shortest = self._clock.run(arguments, first + programs - 1, alone)
         if shortest.cycles >= (1 - _UNEVEN) * longest.cycles:
@@ -328,6 +327,11 @@ class Machine:
         return [
             self._clock.run(arguments, first + int((at + 0.5) * programs / samples), alone) for at in range(samples)
         ]
+
+    def _compares(self, programs: int) -> bool:
+        """Return whether the last of these programs is compared with the first: not in a mixed kernel, nor where
+        contents decide what each does."""
+        return programs > 1 and not self._function.vector and not self._contents
 
     def _longest(self, first: int, active: int, arguments: Sequence[int | float]) -> int:
         """Return the program that stands for a wave: the first one or, where contents decide how much each does, the
@@ -385,8 +389,8 @@ class _Whole(ProgramClock):
 
 
 def _evenness(spread: Sequence[ProgramTime]) -> float:
-    """Return the mean time of programs, as a share of the longest one's."""
-    if len(spread) == 1:
+    """Return the mean time of programs, as a share of the longest one's: all of it if they were not compared."""
+    if len(spread) <= 1:
         return 1.0
     return fmean(timed.cycles for timed in spread) / max(timed.cycles for timed in spread)
 

@@ -460,12 +460,12 @@ class ProgramClock:
             size = ceil(view.item_bits, 8)
             core.scalar(on_chip)
             core.elements += size
+            at = _place(view, [values[index] for index in indices]) if view.base >= 0 else None
             if view.base >= 0:
-                at = _place(view, [values[index] for index in indices])
                 core.scalar(outside * core.lines_to(view.base, at, size))
                 (core.reads if reads else core.writes)[view.base] += size
             if reads:
-                values[op.results[0]] = self._content(view, [values[index] for index in indices])
+                values[op.results[0]] = self._content(view.base, at)
 
         return access
 
@@ -473,13 +473,12 @@ class ProgramClock:
         """Return whether iterations may differ by what the operation reads."""
         return bool(self._contents) and op.name == "memref.load"
 
-    def _content(self, view: View, indices: Sequence[Any]) -> Any:
-        """Return an element of a buffer whose contents are given."""
-        at = _place(view, indices)
-        if at is None or view.base not in self._contents:
+    def _content(self, base: int, at: int | None) -> Any:
+        """Return the element at this place of a buffer, `UNKNOWN` if its contents or the place are."""
+        if at is None or base not in self._contents:
             return UNKNOWN
         try:
-            return int(self._contents[view.base][at])
+            return int(self._contents[base][at])
         except IndexError:  # beyond the end, where execution finds it
             return UNKNOWN
 
@@ -536,7 +535,7 @@ class ProgramClock:
         def prepare(values: _Values, core: Core) -> None:
             for _ in range(numbers):
                 self._issue(core, 1, cycles, 1, latency)
-            for view in (values[source] for source in sources if columns):
+            for view in (values[source] for source in sources):
                 if view.sizes[-1] == 1 and len(view.sizes) - 1 in columns:
                     self._broadcast_column(core, view)
             if selects:
@@ -549,12 +548,13 @@ class ProgramClock:
         """Fill a block with each number of a column: eight in a repeat if they are neighbours, else one by one through
         the scalar unit."""
         rows = column.elements()
-        neighbours = rows > 1 and column.strides[0] == 1
         cycles, latency = self.costs.repeat_cycles["vbrc"], self.costs["vector_start"]
-        for _ in range(1 if neighbours else rows):
-            if not neighbours:
-                self._through_scalar(core)
-            self._issue(core, ceil(rows, 8) if neighbours else 1, cycles, 1, latency)
+        if rows > 1 and column.strides[0] == 1:
+            self._issue(core, ceil(rows, 8), cycles, 1, latency)
+            return
+        for _ in range(rows):
+            self._through_scalar(core)
+            self._issue(core, 1, cycles, 1, latency)
 
     def _through_scalar(self, core: Core, accesses: int = 1) -> None:
         """Let the scalar unit wait for the vector pipe, access its memory, and the vector pipe wait for that. So no
@@ -581,7 +581,7 @@ class ProgramClock:
             outer, extent, inner = _around(view.sizes, dims)
             last = inner == 1
             in_turn = last and outer == 1 and whole and not sums
-            floor = 1 if not last else lanes if whole else block
+            floor = (lanes if whole else block) if last else 1
             if in_turn and extent > floor:
                 self._issue(core, ceil(extent, lanes), both, 1, latency)
                 core.barrier(V, self.costs["barrier"])

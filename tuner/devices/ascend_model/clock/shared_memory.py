@@ -8,12 +8,11 @@ it comes round. Only data that a program reads again soon enough, or that is sma
 from __future__ import annotations
 
 import bisect
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewise.db.records import L2State
-from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate
+from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate, added
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, Costs
 from tilewise.tuner.hardware.ascend_parts import Part
@@ -187,8 +186,7 @@ class SharedMemory:
 
 def _moved(programs: int, spread: Sequence[Mapping[int, int]]) -> Mapping[int, float]:
     """Return the bytes by argument index that all programs move, of which some stand for all."""
-    total = sum((Counter(moved) for moved in spread), Counter())
-    return {i: size * programs / len(spread) for i, size in total.items()}
+    return {i: size * programs / len(spread) for i, size in added(spread).items()}
 
 
 def _both(outside: float, cached: float, share: float, path: float | None) -> float:
