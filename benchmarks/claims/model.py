@@ -232,14 +232,6 @@ def _place(mutant: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(mutant[name] for name in ("module", "function", "kind", "change"))
 
 
-def _fresh_mutants_cases(raw: Raw) -> str:
-    return _mutants_cases(raw["model-mutants-fresh"]["summary"])
-
-
-def _fresh_measured_mutants_cases(raw: Raw) -> str:
-    return _mutants_cases(raw["h200-mutants-fresh"]["summary"])
-
-
 _EARLIER_MUTANTS = ("model-mutants", "h200-mutants", "model-mutants-fresh", "h200-mutants-fresh")
 
 
@@ -261,14 +253,6 @@ def _proven_measured(raw: Raw) -> str:
     return f"{found}, which misses the aim of 97%; {where} were refused only where a search for a difference had led"
 
 
-def _proven_measured_cases(raw: Raw) -> str:
-    return _proven_cases(raw["h100-mutants-proven"]["summary"])
-
-
-def _proven_mutants_cases(raw: Raw) -> str:
-    return _proven_cases(raw["model-mutants-proven"]["summary"])
-
-
 def _proven_cases(found: Mapping[str, Any]) -> str:
     dropped = found["dropped"]
     return (
@@ -276,10 +260,6 @@ def _proven_cases(found: Mapping[str, Any]) -> str:
         f"{dropped['same code']} with the same code, and {dropped['proven the same']} whose symbolic runs are the "
         "kernel's"
     )
-
-
-def _modelled_mutants_cases(raw: Raw) -> str:
-    return _mutants_cases(raw["model-mutants"]["summary"])
 
 
 def _mutants_cases(found: Mapping[str, Any], same_code: bool = True) -> str:
@@ -727,7 +707,7 @@ MODEL = (
         question="Single mistakes in the source of vector kernels, on a modelled Ascend910B4: refused by verification, "
         "of those that it refused or an oracle told apart",
         figure=_modelled_mutants,
-        cases=_modelled_mutants_cases,
+        cases=lambda raw: _mutants_cases(raw["model-mutants"]["summary"]),
         files=("docs/results/model-mutants.json",),
         places=(Place("docs/execution.md", _modelled_mutants),),
         about=(*_EXECUTOR, "benchmarks/model/mutants"),
@@ -749,7 +729,7 @@ MODEL = (
         question="Single mistakes in the source of vector kernels, on a modelled Ascend910B4, in a sample of another "
         "seed, drawn when verification was finished: refused, of those that it refused or an oracle told apart",
         figure=_fresh_mutants,
-        cases=_fresh_mutants_cases,
+        cases=lambda raw: _mutants_cases(raw["model-mutants-fresh"]["summary"]),
         files=("docs/results/model-mutants-fresh.json",),
         earlier=("docs/results/model-mutants.json", "docs/results/h200-mutants.json"),
         places=(Place("docs/execution.md", _fresh_mutants),),
@@ -765,7 +745,7 @@ MODEL = (
         question="Single mistakes in the source of vector kernels, on an H200, in a sample of a third seed: refused, "
         "of those that verification refused or an oracle told apart",
         figure=_fresh_measured_mutants,
-        cases=_fresh_measured_mutants_cases,
+        cases=lambda raw: _mutants_cases(raw["h200-mutants-fresh"]["summary"]),
         files=("docs/results/h200-mutants-fresh.json",),
         earlier=(
             "docs/results/model-mutants-fresh.json",
@@ -791,7 +771,7 @@ MODEL = (
         "seed without changes that are proven to change nothing: refused, of those that verification refused or an "
         "oracle told apart",
         figure=_proven_mutants,
-        cases=_proven_mutants_cases,
+        cases=lambda raw: _proven_cases(raw["model-mutants-proven"]["summary"]),
         files=("docs/results/model-mutants-proven.json",),
         earlier=tuple(f"docs/results/{name}.json" for name in _EARLIER_MUTANTS),
         places=(Place("docs/execution.md", _proven_mutants),),
@@ -814,7 +794,7 @@ MODEL = (
         "changes that are proven to change nothing: refused, of those that verification refused or an oracle told "
         "apart",
         figure=_proven_measured,
-        cases=_proven_measured_cases,
+        cases=lambda raw: _proven_cases(raw["h100-mutants-proven"]["summary"]),
         files=("docs/results/h100-mutants-proven.json",),
         earlier=tuple(f"docs/results/{name}.json" for name in (*_EARLIER_MUTANTS, "model-mutants-proven")),
         places=(Place("docs/execution.md", _proven_measured),),
