@@ -1,4 +1,4 @@
-"""What a worker's operation is carried out on, and what it returns, with parts that note what is asked of them."""
+"""Objects and results of a worker's operation, with parts that note what is asked of them."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_the_log_has_one_json_object_a_line_with_the_request(capsys, client, tun
 
 
 class Told:
-    """What a database tells of writes, one poll after the other, and then nothing more."""
+    """A database's signs of writes, one poll after the other, and then nothing more."""
 
     def __init__(self, *told, is_quick=True):
         self._told, self.is_quick, self.polls, self.is_closed = iter(told), is_quick, 0, False

@@ -1,4 +1,4 @@
-"""What a host offers to a Ray cluster, and how actors share it."""
+"""The offer of a host to a Ray cluster, and its actors' shares of it."""
 
 from __future__ import annotations
 

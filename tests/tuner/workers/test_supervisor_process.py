@@ -1,4 +1,4 @@
-"""What a supervisor's processes do with their connections, in this process."""
+"""Connections of a supervisor's processes, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measured device asks of its processes, and makes of their answers: each process answers as it is told to."""
+"""Requests of a measured device to its processes, and use of their answers: each process answers as it is told to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations cost of a launch's modelled time."""
+"""Costs of operations, as parts of a launch's modelled time."""
 
 from __future__ import annotations
 
