@@ -16,6 +16,8 @@ Triton: a float without a sign bit compares as a signed integer, one with it, in
 Reductions with a kernel's own function (3.2 and 3.6): the function is called for every element, at 20 us each. Here it
 is called on halves of the tile, as on a device, with the same result for an associative function.
 
+Bounds of loops (3.2 and 3.6): each is an array of one element, which numpy 2.4 and later refuse to make an integer.
+
 Sums of integers (3.2 and 3.6): numpy adds int32 up to int64, and a store of such a tile writes twice its bytes. Here a
 sum has its tile's dtype.
 """
@@ -31,7 +33,7 @@ from triton._C.libtriton import ir
 from triton.language import semantic
 from triton.runtime import interpreter
 
-__all__ = ["install", "keep_masks", "narrow", "widen"]
+__all__ = ["convert_bounds", "install", "keep_masks", "narrow", "widen"]
 
 _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
@@ -72,6 +74,18 @@ def install() -> None:
     for scans in (interpreter.ReduceOps, interpreter.ScanOps):
         scans.to_tensor = _of_its_dtype(scans.to_tensor)
     keep_masks()
+    convert_bounds()
+
+
+def convert_bounds() -> None:
+    """Make a tensor of one element an integer wherever Python asks for one, with every version of numpy."""
+    patch = interpreter._patch_lang_tensor
+
+    def patch_tensor(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: self.handle.data.item()
+
+    interpreter._patch_lang_tensor = patch_tensor
 
 
 def keep_masks() -> None:

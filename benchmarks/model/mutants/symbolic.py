@@ -29,7 +29,7 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from tilewise.benchmarks.model.interpreter_fixes import keep_masks
+from tilewise.benchmarks.model.interpreter_fixes import convert_bounds, keep_masks
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem
 from tilewise.tuner.measure.launch import arguments_of, resolve_function
 
@@ -201,6 +201,7 @@ def install() -> None:
     builder.create_atomic_rmw = _atomic
     interpreter.ReduceOps.apply_impl = _reduction(interpreter.ReduceOps.apply_impl)
     keep_masks()
+    convert_bounds()
 
 
 _LONG = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}

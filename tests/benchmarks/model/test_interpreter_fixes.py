@@ -1,4 +1,4 @@
-"""Corrections of Triton's interpreter: atomic maxima and minima of floats, reductions by halves, sums of integers."""
+"""Corrections of Triton's interpreter: atomic extremes of floats, reductions by halves, integer sums, loop bounds."""
 
 import importlib.util
 from pathlib import Path
@@ -46,15 +46,20 @@ def counts(x_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
     x = tl.load(x_ptr + m[:, None] * N + n[None, :])
     tl.store(out_ptr + m, tl.sum(x, 1))
     tl.store(out_ptr + 2 * M + m, tl.cumsum(tl.sum(x, 1), 0))
+
+@triton.jit
+def trips(end_ptr, out_ptr):
+    for trip in range(tl.load(end_ptr)):
+        tl.store(out_ptr + trip, trip)
 """
 
 SCRIPT = """
-import json, sys
+import json, sys, warnings
 import torch
 sys.path.insert(0, sys.argv[1])
 from tilewise.benchmarks.model import interpreter_fixes
 interpreter_fixes.install()
-from kernels_of_this_test import counts, extremes, folds
+from kernels_of_this_test import counts, extremes, folds, trips
 
 inf, nan = float("inf"), float("nan")
 x = torch.tensor([1.0, -2.0, 0.5, 1.5,  -3.0, -1.0, -0.0, -7.0,  -inf, -5.0, -inf, -6.0,  2.0, nan, -1.0, inf, 9.0])
@@ -65,7 +70,10 @@ rows, cols, everything, where = torch.zeros(3), torch.zeros(7), torch.zeros(4), 
 folds[(1,)](y, rows, cols, everything, where, M=3, N=7)
 counted = torch.full((16,), -1, dtype=torch.int32)
 counts[(1,)](torch.ones(4, 8, dtype=torch.int32), counted, M=4, N=8)
-print(json.dumps([t.tolist() for t in (most, least, rows, cols, everything, where, counted)]))
+tripped = torch.full((4,), -1, dtype=torch.int32)
+warnings.simplefilter("error", DeprecationWarning)  # so says numpy before 2.4 of what later versions refuse
+trips[(1,)](torch.tensor([3]), tripped)
+print(json.dumps([t.tolist() for t in (most, least, rows, cols, everything, where, counted, tripped)]))
 """
 
 
@@ -101,3 +109,7 @@ def test_a_reduction_of_two_tensors_at_once_gives_both(results):
 
 def test_sums_of_integers_are_stored_in_their_own_width(results):
     assert results[6] == [8, 8, 8, 8, -1, -1, -1, -1, 8, 16, 24, 32, -1, -1, -1, -1]
+
+
+def test_a_loop_ends_at_a_bound_that_the_kernel_reads(results):
+    assert results[7] == [0, 1, 2, -1]
