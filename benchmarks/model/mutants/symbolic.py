@@ -6,9 +6,12 @@ says which elements it leaves with which expressions. If two kernels leave the s
 they compute the same results from any inputs, up to a collision of hashes: an element behind a mask, for example, is
 in no expression that is stored.
 
+Constants are numbers rather than hashes. A sum, difference or product of two is a constant again if it is exact, which
+no rounding changes: zero times what is loaded in place of elements outside is zero.
+
 An element that a launch's programs store differently, one that a program reads after another has stored it in the same
 launch, an access outside a buffer, and a mask or an address that depends on a floating-point number end the run: it
-proves nothing. Atomic sums are unordered.
+proves nothing. Atomic sums and extremes are unordered.
 
 `install` changes the interpreter of this process for good; it needs `TRITON_INTERPRET=1`. Hashes are kept as
 `datetime64`, a type of 64 bits that moves through numpy unchanged, and with which it refuses to compute.
@@ -26,6 +29,7 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
+from triton.language import semantic
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
@@ -69,12 +73,53 @@ def _expression(name: str, *operands: Any) -> Any:
     with np.errstate(over="ignore"):
         for operand in operands:
             found = _mixed(found * np.uint64(0x9E3779B97F4A7C15) + _mixed(operand) + np.uint64(1))
-    return np.atleast_1d(found).view(_HASH)
+    found = np.atleast_1d(found)
+    return np.where(_is_constant(found), ~found, found).view(_HASH)
+
+
+# Constants -----------------------------------------------------------------------------------------------------------
+
+_PREFIX, _WIDTHS = 0xC057, {"fp16": 10, "bf16": 7, "fp32": 23}
+"""The upper 16 bits of each constant, which no hash has; below them are the width of the dtype's mantissa, and the
+number in float32."""
+
+
+def _is_constant(bits: Any) -> Any:
+    return bits >> np.uint64(48) == np.uint64(_PREFIX)
 
 
 def _constant(values: Any, dtype: Any) -> Any:
+    """Return constants of a dtype that has these values."""
     numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    return _expression(f"constant {dtype}", numbers.view(np.uint64))
+    if str(dtype) not in _WIDTHS:
+        return _expression(f"constant {dtype}", numbers.view(np.uint64))
+    with np.errstate(over="ignore"):
+        bits = numbers.astype(np.float32).view(np.uint32)
+    return (bits | np.uint64(_PREFIX << 48 | _WIDTHS[str(dtype)] << 32)).view(_HASH)
+
+
+def _numbers(bits: Any) -> Any:
+    """Return the float64 values of constants, and any numbers of other expressions."""
+    return (bits & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def _has(values: Any, dtype: Any) -> Any:
+    """Return which float64 values a dtype has."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if str(dtype) == "fp16":
+            return values.astype(np.float16) == values
+        single = values.astype(np.float32)
+        return (single == values) & ((str(dtype) != "bf16") | (single.view(np.uint32) & 0xFFFF == 0))
+
+
+def _folded(function: Callable[..., Any], dtype: Any, operands: Sequence[Any], found: Any) -> Any:
+    """Return expressions (`found`), of constants alone their result in a dtype, if it is exact."""
+    alone = functools.reduce(np.logical_and, map(_is_constant, operands))
+    if str(dtype) not in _WIDTHS or not alone.any():
+        return found
+    with np.errstate(all="ignore"):
+        values = function(*map(_numbers, operands))
+    return np.where(alone & _has(values, dtype), _constant(values, dtype), found)
 
 
 def _is_hashed(handle: Any) -> bool:
@@ -199,6 +244,10 @@ def install() -> None:
     builder.create_select = _select
     builder.create_masked_load, builder.create_masked_store = _load, _store
     builder.create_atomic_rmw = _atomic
+    later = getattr(semantic, "TritonSemantic", None)  # 3.2 has functions
+    for name in ("max", "min"):
+        extreme = getattr(later or semantic, f"atomic_{name}")
+        setattr(later or semantic, f"atomic_{name}", _extreme(name, extreme, is_method=later is not None))
     interpreter.ReduceOps.apply_impl = _reduction(interpreter.ReduceOps.apply_impl)
     keep_masks()
     convert_bounds()
@@ -249,7 +298,11 @@ def _by_function(original: Callable[..., Any]) -> Callable[..., Any]:
         *handles, function = arguments
         if not any(map(_is_hashed, handles)):
             return original(self, *arguments)
-        return _applied(function.__name__, handles)
+        found = _applied(function.__name__, handles)
+        if function in (np.add, np.subtract, np.multiply):
+            operands = [_contiguous_bits(np.broadcast_to(handle.data, found.data.shape)) for handle in handles]
+            found.data = _folded(function, found.dtype.scalar, operands, found.data)
+        return found
 
     return operation
 
@@ -263,7 +316,8 @@ def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
             raise Unproven("an integer depends on a floating-point number")
         if source.dtype.scalar == to:
             return source
-        return TensorHandle(_expression(f"to {to}", _contiguous_bits(source.data)), to)
+        bits = _contiguous_bits(source.data)
+        return TensorHandle(_folded(np.positive, to, [bits], _expression(f"to {to}", bits)), to)
 
     return cast
 
@@ -316,13 +370,28 @@ def _store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> None:
 
 
 def _atomic(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
-    chosen = _chosen(pointers, mask)
-    if operation != ir.ATOMIC_OP.FADD:
+    chosen, name = _chosen(pointers, mask), "sum" if operation == ir.ATOMIC_OP.FADD else operation
+    if name not in ("sum", "max", "min"):
         raise Unproven(f"an atomic {operation}")
     if chosen.any():
         shadow, at = _current.at(pointers.data[chosen])
-        shadow.add("sum", at, np.broadcast_to(value.data, pointers.data.shape)[chosen])
+        shadow.add(name, at, np.broadcast_to(value.data, pointers.data.shape)[chosen])
     return TensorHandle(_expression("undefined", pointers.data).reshape(pointers.data.shape), value.dtype.scalar)
+
+
+def _extreme(name: str, original: Callable[..., Any], is_method: bool) -> Callable[..., Any]:
+    """Make an atomic extreme of floats one operation; Triton has two, of their bits as integers, by the sign."""
+
+    def extreme(*given: Any) -> Any:
+        operands, value = (given[1:4], given[2]) if is_method else (given[:3], given[1])
+        if not value.type.scalar.is_floating():
+            return original(*given)
+        check, rest = (given[0], ()) if is_method else (semantic, given[-1:])
+        checked = check.atom_red_typechecking_impl(*operands, name, *rest)
+        made = interpreter.interpreter_builder.create_atomic_rmw(name, *(each.handle for each in checked))
+        return tl.tensor(made, value.type)
+
+    return extreme
 
 
 def _reduction(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,8 +22,8 @@ def differences():
     path = str(Path(__file__).parent)
     worker = Worker("symbolic_runs:differences", env={"TRITON_INTERPRET": "1", "PYTHONPATH": path})
 
-    def call(wanted, dims, config, programs=96):
-        problem = Problem(wanted[0], dims, "float32")
+    def call(wanted, dims, config, programs=96, kernel=None):
+        problem = Problem(kernel or wanted[0], dims, "float32")
         return worker.call(wanted, problem, config, programs, timeout=120.0)
 
     yield call
@@ -38,7 +38,21 @@ def test_a_number_that_is_summed_makes_a_difference(differences):
     found = differences((*LOOPED, "initial value", "0.0 -> 1.0"), SMALL, NORMALISED)
     assert sum(why == "y_ptr, mean_ptr, rstd_ptr: computed in another way" for why in found) == 1
     assert found.count("") == len(found) - 1  # the others are what is loaded in place of elements outside
-    assert differences((*ROWS, "other", "0.0 -> 1.0"), SMALL, REDUCED) == ["out_ptr: computed in another way"]
+
+
+def test_constants_are_computed_with(differences):
+    """Outside the matrix x is minus infinity, to which the weight's 1 is added."""
+    assert differences((*ROWS, "other", "0.0 -> 1.0"), SMALL, REDUCED) == [""]
+    found = differences((*ROWS, "other", '0.0 -> float("inf")'), SMALL, REDUCED)
+    assert found == ["out_ptr: computed in another way"]
+
+
+def test_programs_leave_their_atomic_maximum_in_any_order(differences):
+    atomic = {"VARIANT": "atomic", "BLOCK_SIZE_N": 16, "SUB_BLOCK_SIZE_N": 16, "multibuffer": False}
+    unused = ("reduce", "combine_kernel", "number", "0 -> 1")
+    assert set(differences(unused, {"N": 100}, atomic, kernel="max_all")) == {""}
+    same_part = ("reduce", "reduce_kernel", "index", "part -> 0")
+    assert differences(same_part, {"N": 100}, atomic, kernel="max_all") == ["out_ptr: computed in another way"]
 
 
 def test_an_access_outside_is_no_proof(differences):
