@@ -53,6 +53,10 @@ MORE_DIMS: Mapping[tuple[str, ...], Sequence[Dims]] = {
 _NARROWED = "int64 -> int16"
 """The change of an index that no problem of a size that can be run proves harmless."""
 
+_ZEROING = ("nvidia",)
+"""Families whose compiler zeroes what a masked load leaves open: the code of Triton 3.6 for sm_90 moves 0 to a load's
+registers before it, and a copy to shared memory fills up with zeros."""
+
 PROGRAMS, _LARGE_PROGRAMS = 96, 6
 """The most programs of a launch that run."""
 
@@ -79,7 +83,7 @@ def compare(mutant: Mutant, device: str, folder: Path, seed: int) -> dict[str, A
             if different and different[-1]["dims"] == dict(problem.dims):
                 continue
             compared += 1
-            if why := difference(mutant, module, problem, config, programs):
+            if why := difference(mutant, module, problem, config, programs, target.family in _ZEROING):
                 different.append({**situation(problem, config), "why": why})
             if len(different) == _DIFFERENT:
                 break
@@ -140,26 +144,31 @@ _TRACES: dict[tuple[object, ...], tuple[tuple[str, int], ...] | str] = {}
 """Traces of the unchanged kernels, or why there is none."""
 
 
-def difference(mutant: Mutant, module: ModuleType, problem: Problem, config: Config, programs: int = PROGRAMS) -> str:
-    """Return how the runs of mutant and kernel differ, or an empty text; of a launch, at most `programs` run."""
+def difference(
+    mutant: Mutant, module: ModuleType, problem: Problem, config: Config, programs: int, zeroed: bool
+) -> str:
+    """Return how the runs of mutant and kernel differ, or an empty text; of a launch, at most `programs` run. `zeroed`
+    as for `symbolic.trace`."""
     symbolic.install()
     spec = registry.load(problem.kernel)
-    key = (str(problem), tuple(config.items()), programs)
+    key = (str(problem), tuple(config.items()), programs, zeroed)
     if key not in _TRACES:
-        _TRACES[key] = _traced(spec, problem, config, programs)
+        _TRACES[key] = _traced(spec, problem, config, programs, zeroed)
     right = _TRACES[key]
     if isinstance(right, str):
         return f"the unchanged kernel {right}"
-    found = _traced(mutated(spec, mutant.module, module), problem, config, programs)
+    found = _traced(mutated(spec, mutant.module, module), problem, config, programs, zeroed)
     if isinstance(found, str):
         return found
     names = [name for (name, left), (_, wanted) in zip(found, right, strict=True) if left != wanted]
     return f"{', '.join(names)}: computed in another way" if names else ""
 
 
-def _traced(spec: KernelSpec, problem: Problem, config: Config, programs: int) -> tuple[tuple[str, int], ...] | str:
+def _traced(
+    spec: KernelSpec, problem: Problem, config: Config, programs: int, zeroed: bool
+) -> tuple[tuple[str, int], ...] | str:
     try:
-        return symbolic.trace(spec, problem, config, _integers(spec, problem), programs)
+        return symbolic.trace(spec, problem, config, _integers(spec, problem), programs, zeroed)
     except Exception as error:  # the interpreter raises exceptions of any type
         return f"{type(error).__name__}: {error}".splitlines()[0]
 

@@ -194,13 +194,21 @@ _SPACE = 1 << 44
 
 
 class _Memory:
-    def __init__(self, buffers: Mapping[str, Buffer], data: Mapping[str, Any]) -> None:
+    def __init__(self, buffers: Mapping[str, Buffer], data: Mapping[str, Any], zeroed: bool) -> None:
         self.shadows = [
             _Shadow(name, (n + 1) * _SPACE, _dtype(buffer), buffer.dtype.startswith(("float", "bfloat")), buffer.span,
                     data.get(name))
             for n, (name, buffer) in enumerate(buffers.items())
         ]  # fmt: skip
-        self.launch, self.program = 0, 0
+        self.launch, self.program, self._zeroed = 0, 0, zeroed
+
+    def unloaded(self, addresses: Any, dtype: Any) -> Any:
+        """Return what a load leaves in elements behind its mask, if it does not say what: zero, or something that no
+        other expression has."""
+        if dtype.is_floating() and not self._zeroed:
+            return _expression("undefined", addresses).reshape(addresses.shape)
+        number = _constant(0.0, dtype)[0] if dtype.is_floating() else 0 if self._zeroed else 0x5A5A5A5A
+        return np.full(addresses.shape, number).astype(interpreter._get_np_dtype(dtype))
 
     def at(self, addresses: Any) -> tuple[_Shadow, Any]:
         """Return the buffer that the addresses lie in, and the elements."""
@@ -351,10 +359,8 @@ def _load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
     dtype, chosen = pointers.get_element_ty(), _chosen(pointers, mask)
     if other is not None:
         found = np.array(np.broadcast_to(other.data, pointers.data.shape))
-    elif dtype.is_floating():
-        found = _expression("undefined", pointers.data).reshape(pointers.data.shape)
     else:
-        found = np.full(pointers.data.shape, 0x5A5A5A5A, dtype=np.uint64).astype(interpreter._get_np_dtype(dtype))
+        found = _current.unloaded(pointers.data, dtype)
     if chosen.any():
         shadow, at = _current.at(pointers.data[chosen])
         found[chosen] = shadow.load(at, _current.launch, _current.program)
@@ -442,16 +448,17 @@ class _Pointer:
 
 
 def trace(
-    spec: KernelSpec, problem: Problem, config: Config, data: Mapping[str, Any], programs: int
+    spec: KernelSpec, problem: Problem, config: Config, data: Mapping[str, Any], programs: int, zeroed: bool
 ) -> tuple[tuple[str, int], ...]:
     """Return a number for each buffer that the config's launches store to. `data` has the values of integer buffers as
     numpy arrays, which are changed. Of a launch with more than `programs`, that many run, first and last ones among
-    them. Raises `Unproven`, and whatever the interpreter raises."""
+    them. `zeroed`: the compiler zeroes elements behind a load's mask that the load leaves open. Raises `Unproven`, and
+    whatever the interpreter raises."""
     import torch
 
     global _current
     buffers = {**spec.buffers(problem), **spec.scratch(config, problem)}
-    _current = _Memory(buffers, data)
+    _current = _Memory(buffers, data, zeroed)
     pointers = {s.name: _Pointer(s.base, getattr(torch, buffers[s.name].dtype)) for s in _current.shadows}
     for number, step in enumerate(spec.plan(config, problem), 1):
         _current.launch = number
