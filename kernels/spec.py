@@ -247,8 +247,10 @@ class Dot:
     `stages` is the number of trips whose operands are in shared memory at a time, `shared_bytes` the shared memory
     beside them (an epilogue's tile). `splits` programs share an accumulator's sum. `group` rows of tiles are worked on
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
-    the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
-    operand is loaded, `operand_rows` the number of rows in which those of both are, 0 where it is unknown. `described`:
+    the other, and 0 where each has one. `filled` is the share of the tiles that there are, if their number depends on
+    the data and the grid is for the most. `row_bytes` is the length of the contiguous rows in which a tile of the
+    larger operand is loaded, `operand_rows` the number of rows in which those of both are, 0 where it is unknown.
+    `along_depth`: those rows lie along the depth, so that the next part of each is loaded a trip later. `described`:
     tiles are loaded through tensor descriptors, which the host makes if they are `handed`. `specialised`: one group of
     warps loads, and `groups` others multiply. `chained`: each trip needs the results of the one before, as attention
     does. `rescaled`: each trip's products are multiplied by scales before they are added up. `alone`: nothing is
@@ -276,6 +278,8 @@ class Dot:
     head: int = 0
     groups: int = 2
     handed: bool = False
+    filled: float = 1.0
+    along_depth: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             2 * width * cols // (width + cols),
             stages=_slots(config, problem) if config["VARIANT"] == "masked" else int(config.get("NUM_STAGES", 1)),
             shared_bytes=rows * width * problem.item_bytes,
+            group=ceil_div(size, rows),  # all blocks of queries share keys
             described=config["VARIANT"] == "hopper",
             specialised=config["VARIANT"] == "hopper",
             head=width if config["VARIANT"] == "masked" else 0,

@@ -117,6 +117,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
             row_bytes=block_k,
+            along_depth=True,
             described=hopper,
             specialised=hopper,
             handed=hopper,

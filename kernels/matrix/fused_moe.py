@@ -26,7 +26,7 @@ from typing import Any
 
 from tilewise.kernels.candidate_values import only_ascend, only_nvidia, powers_of_two
 from tilewise.kernels.matrix.cube_tiles import cube_tile_holds, default_cube_tile, depths, sides
-from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, experts_hit, row_tiles
+from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, expected_tiles, experts_hit, row_tiles
 from tilewise.kernels.matrix.tile_table import TABLE, table_buffers, tile_table
 from tilewise.kernels.matrix.tiles import (
     EIGHT_BIT_FLOATS,
@@ -341,8 +341,10 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             stages=buffered(block_m, int(config.get("num_stages", 2))),
             group=min(int(config["GROUP_SIZE_M"]), ceil_div(blocks, experts)),  # one expert's blocks share columns
             programs=int(config.get("PROGRAMS", 0)),
+            filled=expected_tiles(m, experts, topk, block_m, skewed=bool(SKEWED.of(problem))) / blocks,
             row_bytes=block_k * item,
             operand_rows=block_m + block_n,
+            along_depth=True,
             alone=_is_sorted(config),
         ),
     )

@@ -208,6 +208,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     rows, cols = Axis("M", m, block_m, block_m), Axis("N", n, block_n, block_n)
     if _is_swapped(config):
         rows, cols = cols, rows
+    along_depth = m > n or bool(_COLUMN_MAJOR.of(problem))
     return Tiling(
         axes=(rows, Axis("K", k, _part(config, problem), block_k), cols),
         streamed_bytes=(block_m + block_n) * block_k * item,
@@ -222,8 +223,9 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             splits=split,
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
-            row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
+            row_bytes=item * (block_k if along_depth else block_n),
             operand_rows=block_m + (block_n if _COLUMN_MAJOR.of(problem) else block_k),
+            along_depth=along_depth,
             described=config["VARIANT"] in ("descriptors", "hopper"),
             specialised=_groups(config) > 0,
             groups=max(1, _groups(config)),

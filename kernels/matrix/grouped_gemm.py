@@ -163,9 +163,11 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             stages=buffered(block_m, int(config.get("num_stages", 2))),
             group=min(int(config["GROUP_M"]), ceil_div(tiles, g)),  # only tiles of one group share columns
             programs=int(config.get("PROGRAMS", 0)),
+            filled=sum(ceil_div(size, block_m) for size in _loads(problem)) / tiles,
             described=config["VARIANT"] == "descriptors",
             row_bytes=row_bytes,
             operand_rows=block_m + (block_n if _COLUMN_MAJOR.of(problem) else block_k),
+            along_depth=bool(_COLUMN_MAJOR.of(problem)),
             alone=config["VARIANT"] == "masked",
         ),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
+from collections import Counter
 from typing import Any
 
 from tilewise.kernels.spec import Flag
 
-__all__ = ["SKEWED", "chances", "draw_experts", "experts_hit", "loads", "row_tiles"]
+__all__ = ["SKEWED", "chances", "draw_experts", "expected_tiles", "experts_hit", "loads", "row_tiles"]
 
 SKEWED = Flag("skewed", (False, True))
 """Rows are routed by Zipf's law, as loads of experts often are, and not evenly."""
@@ -49,6 +51,29 @@ def chances(experts: int, chosen: int, *, skewed: bool) -> tuple[float, ...]:
 def experts_hit(tokens: int, experts: int, chosen: int, *, skewed: bool) -> float:
     """Return the expected number of experts that any of the tokens chooses."""
     return sum(1 - (1 - chance) ** tokens for chance in chances(experts, chosen, skewed=skewed))
+
+
+@functools.lru_cache(maxsize=256)
+def expected_tiles(tokens: int, experts: int, chosen: int, block: int, *, skewed: bool) -> float:
+    """Return the expected number of tiles of `block` rows, each of one expert, that the tokens' rows fill."""
+    alike = Counter(chances(experts, chosen, skewed=skewed))
+    return sum(count * _filled(tokens, chance, block) for chance, count in alike.items())
+
+
+def _filled(tokens: int, chance: float, block: int) -> float:
+    """Return the expected number of tiles of an expert that each token chooses with this chance: a sum over the numbers
+    of tokens that are within eight standard deviations of the mean."""
+    if chance >= 1:
+        return math.ceil(tokens / block)
+    mean, away = tokens * chance, 8 * math.sqrt(tokens * chance * (1 - chance)) + 8
+    choose = math.lgamma(tokens + 1)
+    total = 0.0
+    for rows in range(max(1, math.floor(mean - away)), min(tokens, math.ceil(mean + away)) + 1):
+        ways = choose - math.lgamma(rows + 1) - math.lgamma(tokens - rows + 1)
+        total += math.ceil(rows / block) * math.exp(
+            ways + rows * math.log(chance) + (tokens - rows) * math.log1p(-chance)
+        )
+    return total
 
 
 def draw_experts(tokens: int, experts: int, chosen: int, generator: Any, *, skewed: bool) -> Any:

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from tilewise.kernels.matrix.routing import chances, draw_experts, experts_hit, loads, row_tiles
+from tilewise.kernels.matrix.routing import chances, draw_experts, expected_tiles, experts_hit, loads, row_tiles
 
 
 def test_rows_are_shared_evenly_or_by_zipfs_law():
@@ -28,6 +28,21 @@ def test_every_row_has_a_group(rows, groups, skewed):
 def test_no_division_of_the_rows_has_more_tiles(rows, groups, block):
     divisions = (sizes for sizes in itertools.product(range(rows + 1), repeat=groups) if sum(sizes) == rows)
     assert row_tiles(rows, groups, block) == max(sum(math.ceil(n / block) for n in sizes) for sizes in divisions)
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize(("tokens", "experts", "chosen", "block"), [(1, 8, 2, 16), (5, 4, 2, 2), (7, 3, 3, 4)])
+def test_tiles_are_expected_by_the_chances_of_all_numbers_of_tokens(tokens, experts, chosen, block, skewed):
+    expected = sum(
+        math.comb(tokens, rows) * chance**rows * (1 - chance) ** (tokens - rows) * math.ceil(rows / block)
+        for chance in chances(experts, chosen, skewed=skewed)
+        for rows in range(tokens + 1)
+    )
+    assert expected_tiles(tokens, experts, chosen, block, skewed=skewed) == pytest.approx(expected)
+
+
+def test_many_tokens_fill_their_tiles_but_for_half_of_the_last():
+    assert expected_tiles(100_000, 8, 2, 64, skewed=False) == pytest.approx(200_000 / 64 + 8 / 2, rel=1e-3)
 
 
 def test_chances_add_up_to_the_experts_that_a_token_has_and_are_at_most_one():
