@@ -7,7 +7,8 @@ nothing hides and ends with a store. The axes of the tiling are the rows of a pr
 
 Each penalty is the factor by which the time grows when one more of these effects is counted, as on Ascend. Rates are
 those of an H200. "Chosen by hand" below means: from the figures of public reports on Hopper, and then with seven
-tunings of `gemm` at six shapes on an H200 in sight, which are not kept.
+tunings of `gemm` at six shapes on an H200 in sight, which are not kept. "Chosen by landscapes" means: with the 37
+recorded landscapes of matrix kernels on an H200 in sight, on which the order of configs hardly depends on the value.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ _SHARED_BYTES = 128
 _L2_BYTES = 64
 """Bytes per cycle from the L2 cache to one multiprocessor: a request of two sectors (the H100's white paper)."""
 
+_SLICES_BYTES = 4600.0
+"""Bytes per cycle that the slices of the L2 cache read: nine tenths of the 5120 that the white paper of the A100 names;
+none was found for Hopper. On landscapes of `gemm`, columns that no other program reads arrive at such a rate, and
+those that four share at `_L2_BYTES`: requests of several multiprocessors for a line are answered together."""
+
 _MEMORY_BYTES = 20.0
 """Bytes per cycle of global memory for one multiprocessor: 4.8 TB/s, of which nine tenths are reached, over 132, at
 1.65 GHz. Chosen by hand."""
@@ -48,11 +54,16 @@ _WHOLE_ROW, _SHORT_ROW = 128, 0.4
 """Bytes of a line of the L2 cache, and the power with which shorter rows of a tile slow global memory down. Chosen by
 hand."""
 
+_LONG_ROW, _PART_ROW = 256, 0.1
+"""The same for a part of a row of which the next part is loaded a trip later: nothing else reads the rest meanwhile.
+Chosen by landscapes of `fused_moe`; those of `block_fp8_gemm` ask for the same."""
+
 _L2_SIZE = 50 << 20
 """Second-level cache of an H100 and an H200 (data sheets); half of it is taken to keep operands, chosen by hand."""
 
-_LATENCY = 650.0
-"""Cycles from a request of operands until the first of them are in shared memory. Chosen by hand."""
+_LATENCY = 1000.0
+"""Cycles from a request of operands until the first of them are in shared memory, while others wait for theirs: an idle
+memory answers in some 650. Chosen by landscapes."""
 
 _STORE_BYTES = 32
 """Bytes per cycle that a multiprocessor stores. Chosen by hand, as are the costs below."""
@@ -66,9 +77,10 @@ _DESCRIPTORS = 4000.0
 _ADDRESSES = 0.12
 """Share of a product that threads take for addresses without descriptors. Chosen by hand."""
 
-_TRIP = 80.0
-"""Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand, with thirteen recorded landscapes in
-sight (docs/search.md), as is that addresses delay products and no copies."""
+_TRIP, _BARRIER = 80.0, 10.0
+"""Cycles of a trip in which the tensor cores wait for barriers, and for each warp that has to arrive. The first was
+chosen by hand, with thirteen recorded landscapes in sight (docs/search.md), as is that addresses delay products and no
+copies; the second by landscapes."""
 
 _LANES = 128
 """Numbers that a multiprocessor multiplies or adds up per cycle (CUDA C++ Programming Guide, arithmetic throughput)."""
@@ -82,8 +94,8 @@ _CHAIN, _WARP, _CHAINED_PRODUCT = 330.0, 130.0, 14.0
 maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Chosen by hand, with two landscapes of
 `decode_attention` in sight."""
 
-_SHARPNESS = 5.0
-"""Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by hand."""
+_SHARPNESS = 3.0
+"""Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by landscapes."""
 
 
 class _Effects(NamedTuple):
@@ -130,6 +142,8 @@ class _Kernel:
         # a warp that only loads fills a stage as soon as one of its operands has been used
         used = 0.5 if dot.specialised else 1.0 if wide else 0.0
         self._under_way = max(1.0, dot.stages - used)
+        self._tiles = tiling.tiles * dot.filled
+        self._programs = min(self._tiles, dot.programs) if dot.programs else self._tiles
         registers = min(255.0, 40 + sums + (0 if dot.described else 16))
         self._resident = max(
             1,
@@ -137,12 +151,18 @@ class _Kernel:
                 (target.on_chip_bytes - 1024) // max(1, self.shared),
                 _THREADS // threads,
                 int(_REGISTERS / (registers * threads)),
-                ceil_div(tiling.programs, target.cores),
+                math.ceil(self._programs / target.cores),
             ),
         )
-        item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
+        dtype = spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype
+        item = ITEM_BYTES[dtype]
         self._products = _PRODUCTS.get(target.capability // 10 * 10, 2048) * (2 if item == 1 else 1)
+        # Hopper's `mma` takes no 8-bit floats: Triton converts them to 16 bits (`AccelerateMatmul.cpp`)
+        converted = dtype.startswith("float8") and target.capability // 10 == 9
+        self._older = _OLDER / (2 if converted else 1)
         self._wide, self._item, self._warps = wide, item, warps
+        self._rows = math.ceil(ceil_div(tiling.axes[0].size, dot.m) * dot.filled)
+        self._cols = ceil_div(tiling.axes[-1].size, dot.n)
         self._least, self._flops = spec.bytes(problem), spec.flops(problem)
         self._written = sum(b.bytes for b in spec.buffers(problem).values() if b.role != "in")
 
@@ -153,31 +173,33 @@ class _Kernel:
         if not counted.tails:
             return max(needed, self._least / _MEMORY_BYTES / self._cores)
         trips = math.prod(axis.trips for axis in tiling.axes)
-        each = tiling.tiles / self._cores
+        each = self._tiles / self._cores
         tiles = max(1, math.ceil(each)) if counted.waves else each
-        rows = max(dot.m, 16) if self._wide or not counted.mma_shape else dot.m / _OLDER
+        rows = max(dot.m, 16) if self._wide or not counted.mma_shape else dot.m / self._older
         product = rows * dot.n * dot.k / self._products * (self._operand_reads() if counted.mma_shape else 1.0)
         copied = 1 + _ADDRESSES if counted.issue and not dot.described else 1.0
         if counted.issue and dot.rescaled:
             product = self._rescaled(product)
-        durations = [copied * product + (_TRIP / self._resident if counted.issue else 0.0)]
+        barriers = (_TRIP + _BARRIER * self._warps) / self._resident
+        durations = [copied * product + (barriers if counted.issue else 0.0)]
+        passing = self._from_l2(self._tiles / tiles)
         if counted.intensity:
-            durations.append(tiling.streamed_bytes / _L2_BYTES)
-        durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
+            durations.append(passing)
+        durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / self._cores)
         if counted.in_flight:
-            durations.append((_LATENCY + tiling.streamed_bytes / _L2_BYTES) / (self._resident * self._under_way))
+            durations.append((_LATENCY + passing) / (self._resident * self._under_way))
         if counted.issue and dot.chained:
             chain = _CHAIN + _WARP * self._warps + _CHAINED_PRODUCT * rows * dot.n * dot.k / (16 * 8 * 16) / self._warps
             loaded = _LATENCY + tiling.streamed_bytes / _MEMORY_BYTES
             durations.append(max(chain, (loaded + chain) / dot.stages) / self._resident)
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         total = tiles * trips * trip
+        waves = math.ceil(tiles / self._resident)  # programs that are resident together start and end together
         if counted.epilogue:
-            hidden = self._resident > 1 or dot.specialised or 0 < dot.programs < tiling.tiles
-            ends = _LATENCY + dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
-            total += (1.0 if hidden else tiles) * ends
+            stores = dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
+            total += _LATENCY + stores if dot.specialised else waves * _LATENCY + tiles * stores
         if counted.starts:
-            total += _DESCRIPTORS * (1 if dot.programs else tiles) if dot.described and not dot.handed else 0.0
+            total += _DESCRIPTORS * (1 if dot.programs else waves) if dot.described and not dot.handed else 0.0
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
         return total
 
@@ -202,6 +224,20 @@ class _Kernel:
         multiplies = _WIDE_ROWS * cols * 16 / 2048
         return float((1 + (reads / multiplies) ** _SHARPNESS) ** (1 / _SHARPNESS))
 
+    def _from_l2(self, at_once: float) -> float:
+        """Return the cycles that the operands of a trip take from the L2 cache, while so many programs load.
+
+        Each operand is as slow as the way to the multiprocessor or as the slices, which read it once for all programs
+        that share it: those of the same rows, and those of the same columns among `group` rows of tiles.
+        """
+        tiling, dot = self._tiling, self._dot
+        of_cols = dot.n * dot.k * self._item
+        of_rows = max(0, tiling.streamed_bytes - of_cols)
+        high = min(dot.group, self._rows)
+        across = min(self._cols, max(1.0, min(self._cores, self._programs) / high))
+        way, slices = 1 / _L2_BYTES, at_once / _SLICES_BYTES
+        return of_rows * max(way, slices / across) + of_cols * max(way, slices / high)
+
     def _from_memory(self, reused: bool) -> float:
         """Return the cycles, times multiprocessors, that global memory takes for the operands.
 
@@ -212,11 +248,13 @@ class _Kernel:
         if not reused:
             return self._least / _MEMORY_BYTES
         rate: float = _MEMORY_BYTES * min(1.0, dot.row_bytes / _WHOLE_ROW) ** _SHORT_ROW
+        if dot.along_depth:
+            rate *= min(1.0, dot.row_bytes / _LONG_ROW) ** _PART_ROW
         if self._least - self._written <= _L2_SIZE / 2:
             return self._least / rate
         depth = math.prod(axis.size for axis in tiling.axes[1:-1])
-        rows, cols = ceil_div(tiling.axes[0].size, dot.m), ceil_div(tiling.axes[-1].size, dot.n)
-        at_once = min(tiling.tiles, self._cores * self._resident) / dot.splits
+        rows, cols = self._rows, self._cols
+        at_once = min(self._tiles, self._cores * self._resident) / dot.splits
         high = min(rows, dot.group)
         across = min(cols, math.ceil(at_once / high))
         if across == cols:  # a wave goes on with the next rows

@@ -49,7 +49,8 @@ def test_every_penalty_is_a_factor_of_one_or_more():
         ("l2_reuse", (8192, 8192, 8192), {}, {"GROUP_M": 1}),
         ("in_flight", (8192, 8192, 8192), {"num_stages": 4}, {"num_stages": 2, "BLOCK_K": 32}),
         ("issue", (8192, 8192, 8192), {"WARP_SPECIALIZE": True, "num_warps": 4}, {"VARIANT": "pointers"}),
-        ("epilogue", (2048, 2048, 512), {"PROGRAMS": 132}, {}),
+        ("epilogue", (2048, 2048, 512), {"WARP_SPECIALIZE": True, "num_warps": 4, "PROGRAMS": 132}, {}),
+        ("epilogue", (2048, 2048, 512), {"num_stages": 2, "PARTS_N": 2}, {}),
         ("starts", (2048, 2048, 2048), {"VARIANT": "pointers"}, {"VARIANT": "pointers", "SPLIT_K": 4}),
         ("registers", (8192, 8192, 8192), {}, {"BLOCK_N": 256, "num_warps": 4}),
         ("on_chip", (8192, 8192, 8192), {}, {"num_stages": 8}),
@@ -61,6 +62,42 @@ def test_a_penalty_grows_with_its_cause(name, shape, less, more):
         assert factors(*worse)[name] > factors(*shape)[name]
     else:
         assert factors(*shape, **more)[name] > factors(*shape, **less)[name]
+
+
+def test_columns_that_no_other_program_reads_take_longer_from_the_l2_cache():
+    """Of tiles of 64 rows, the columns are most of the operands."""
+    tile = {"BLOCK_M": 64, "num_warps": 4}
+    assert (
+        factors(2048, 2048, 2048, **tile, GROUP_M=1)["intensity"] > 1.2 * factors(2048, 2048, 2048, **tile)["intensity"]
+    )
+
+
+def test_programs_fewer_than_multiprocessors_share_all_of_the_memory():
+    """112 programs of 64 columns are no worse than 224 of 32, of which some multiprocessors have two."""
+    narrow = {"BLOCK_M": 16, "BLOCK_K": 128, "GROUP_M": 1, "num_warps": 4, "num_stages": 5}
+    few, many = (score(factors(16, 7168, 8192, **{**narrow, "BLOCK_N": cols})) for cols in (64, 32))
+    assert few > many
+
+
+def test_tiles_that_the_data_leave_empty_take_no_time():
+    """Of 38 rows each, eight groups fill one tile of 64 rows, and three of 16."""
+    spec = registry.load("grouped_gemm")
+    problem = make_problem(spec, {"M": 304, "N": 4096, "K": 1024, "G": 8}, "float16")
+    config = {**spec.default(problem, HOPPER), "BLOCK_M": 64, "GROUP_M": 1}
+    tiling = spec.tiling(config, problem)
+    assert tiling.tiles * tiling.dot.filled == pytest.approx(8 * 4096 / config["BLOCK_N"])
+    cycles = [
+        _Kernel(spec, problem, config, tiling, dot, HOPPER).cycles(_Effects(*[True] * 9))
+        for dot in (tiling.dot, replace(tiling.dot, filled=1.0))
+    ]
+    assert cycles[0] < cycles[1]
+
+
+def test_hoppers_older_instruction_multiplies_8_bit_floats_as_16_bit_ones():
+    low = {"BLOCK_M": 32, "num_warps": 4}
+    assert factors(**low, dtype="float8_e4m3fn")["mma_shape"] == pytest.approx(
+        2 * factors(**low)["mma_shape"], rel=0.05
+    )
 
 
 def test_operands_beyond_shared_memory_are_not_likely_to_fit():
