@@ -3,7 +3,8 @@
 The buffer has 16 groups of 3 banks of 4 KiB. Bits 5 to 8 of an address are the group, bits 16 and 17 the bank in it. A
 repeat takes 8 neighbouring groups. Two reads from one group take turns, and so do a read from and a write to one bank,
 unless both begin in the same group: then the write waits for the next repeat anyway. (The vendor's `bank_conflict_ub`
-example: 86, 150 and 135 cycles for 64 repeats and a start of 22.)
+example: 86, 150 and 135 cycles for 64 repeats and a start of 22.) An operand that an instruction names twice, as a test
+for NaN does, is read once: published minima of compiled kernels leave no time for a second read.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ def least_cycles(sources: Sequence[View], target: View | None, costs: Costs) -> 
 
 def _meet(one: View, other: View) -> bool:
     """Return whether two operands are read from the same groups. A broadcast one, which stays while the other moves on,
-    meets it in some repeats."""
+    meets it in some repeats; one operand named twice does not meet itself."""
     if one.offset is UNKNOWN or other.offset is UNKNOWN or one.elements() != other.elements():
         return True
+    if one == other:
+        return False
     apart = (_block(other) - _block(one)) % _GROUPS
     return apart < _width(one) or _GROUPS - apart < _width(other)
 

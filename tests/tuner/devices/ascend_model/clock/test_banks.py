@@ -40,6 +40,12 @@ def test_a_single_operand_meets_no_other():
     assert least_cycles([at(0)], at(0x10000), COSTS) == 1
 
 
+def test_an_operand_named_twice_is_read_once():
+    assert least_cycles([at(0), at(0)], at(0x10100), COSTS) == 1
+    unknown = View(-1, UNKNOWN, (4096,), (1,), 32)
+    assert least_cycles([unknown, unknown], None, COSTS) == COSTS["bank_conflict"]
+
+
 @pytest.mark.parametrize("other", [at(0x100, elements=64), View(-1, UNKNOWN, (4096,), (1,), 32)])
 def test_operands_that_may_meet_are_taken_to(other):
     """A broadcast one stays while the other moves on; the address of another is not known."""

@@ -22,7 +22,7 @@ COSTS = costs()
 ROW, DISPATCH = COSTS["row_bytes"], COSTS["vector_dispatch"]
 LOAD = STORE = (16384 + ROW) / 32
 EXP = 64 * COSTS.repeat_cycles["vexp"] + DISPATCH
-ADD = 64 * COSTS["bank_conflict"] + DISPATCH  # of a tile and itself
+ADD = 64 + DISPATCH  # of a tile and itself, which is read once
 ISSUE, FLAG, BARRIER = COSTS["vector_issue"], COSTS["flag"], COSTS["barrier"]
 LATENCY, START, LOOP = 260.0, COSTS["function_start"], COSTS["iteration"]
 
