@@ -365,21 +365,21 @@ class Machine:
                 arguments,
                 programs=programs,
                 cores=self._cores,
-                memory=self._memory.rates(1.0),
+                memory=self._memory.rates(1.0, 1),
                 cache_bytes=self._part.l2_mib * 2**20,
                 contents=self._contents,
             )
             missed, self._late = found.shares, found.waves if alone else ()
         elif alone and self._memory.repeats(spread, programs):
             reuse = Reuse(0, len(self._function.arguments))
-            _Whole(self._function, self._costs, self._contents).run(arguments, 0, self._memory.rates(1.0), reuse)
+            _Whole(self._function, self._costs, self._contents).run(arguments, 0, self._memory.rates(1.0, 1), reuse)
         self._memory.settle(spread, programs, min(programs, self._cores), reuse, missed)
         self._guess = first.moving / max(1.0, first.cycles)
 
     def _rates(self, competing: float, active: int) -> Memory:
         if self._function.vector:
             return self._memory.rates_of_both(competing, active)
-        return self._memory.rates(competing)
+        return self._memory.rates(competing, active)
 
 
 class _Whole(ProgramClock):

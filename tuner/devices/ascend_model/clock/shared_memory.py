@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate, added
@@ -25,6 +26,8 @@ _SMALL = 4
 _MEASURED_GB_S = 1600
 """Nominal rate of the part on which `HBM_CORE_GB_S` was measured."""
 
+_PAIRED = (8, 16, 20)
+"""Counts of cores, in pairs on one path each, that do not yet keep the memory of `HBM_CORE_GB_S` busy."""
 
 _VECTOR_PATHS, _CUBE_PATHS = ("l2_read_bytes", "l2_write_bytes"), ("cube_read_bytes", "fix_bytes")
 """Names of the rates of a core's own paths from and to the L2 cache."""
@@ -137,19 +140,22 @@ class SharedMemory:
         """Return the rates of a cube core and of the vector cores beside it while `competing` of their pipes transfer,
         on `active` cube cores. Pipes of one cube core and of those beside it share its path."""
         path = self._costs["cube_read_bytes"] / max(1.0, competing / active)
-        cube, vector = (_limited(self.rates(competing, cube=cube), path) for cube in (True, False))
+        cube, vector = (_limited(self.rates(competing, 2 * active, cube=cube), path) for cube in (True, False))
         return replace(cube, vector=vector)
 
-    def rates(self, competing: float, *, cube: bool | None = None) -> Memory:
-        """Return the rates of each buffer while `competing` cores transfer, to a core of the launch's kind or, if
-        `cube` says so, of another."""
+    def rates(self, competing: float, active: int, *, cube: bool | None = None) -> Memory:
+        """Return the rates of each buffer while `competing` of the `active` cores transfer, to a core of the launch's
+        kind or, if `cube` says so, of another. Two vector cores share a path, and the one beside transfers in its share
+        of the time only."""
+        beside = min(1.0, competing / active) if active > 1 else 0.0
         competing, clock = max(1.0, competing), self._part.clock_ghz
         cube = self._cube if cube is None else cube
         cached = self._part.l2_gb_s * self._costs["l2_share"] / competing / clock
         outside = self._global_gb_s() / competing / clock
-        alone = self._alone_gb_s(competing, cube=cube) / clock
+        alone = (self._cube_gb_s(competing) if cube else _core_gb_s(beside)) / clock
         near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
         reading, writing = (self._costs[name] for name in (_CUBE_PATHS if cube else _VECTOR_PATHS))
+        reading *= 1.0 if cube else 2 / (1 + beside)
         inward = {
             i: Rate(
                 core=1 / (share / min(alone, reading) + (1 - share) / reading),
@@ -172,10 +178,10 @@ class SharedMemory:
         """Return the microseconds in which global memory alone brings so many bytes into the cache."""
         return size * (1 + self._evicted) / self._global_gb_s() / 1e3
 
-    def _alone_gb_s(self, competing: float, *, cube: bool) -> float:
-        """Return what global memory gives one core while others compete: a cube core draws as two vector cores do."""
+    def _cube_gb_s(self, competing: float) -> float:
+        """Return what global memory gives one cube core while others compete: it draws as two vector cores do."""
         scale = _MEASURED_GB_S / self._part.hbm_gb_s
-        return 2 * _core_gb_s(2 * competing * scale) if cube else _core_gb_s(competing * scale)
+        return 2 * _interpolated_gb_s(2 * competing * scale)
 
     def _global_gb_s(self) -> float:
         """Return the rate of global memory for this launch's mix of reads and writes."""
@@ -206,7 +212,14 @@ def _limited(memory: Memory, path: float) -> Memory:
     return replace(memory, inward=inward, outward=outward)
 
 
-def _core_gb_s(competing: float) -> float:
+def _core_gb_s(beside: float) -> float:
+    """Return the GB/s that global memory gives one vector core while the one beside it transfers in this share of the
+    time."""
+    alone, paired = HBM_CORE_GB_S[1], fmean(HBM_CORE_GB_S[count] for count in _PAIRED)
+    return 1 / ((1 - beside) / alone + beside / paired)
+
+
+def _interpolated_gb_s(competing: float) -> float:
     """Return the GB/s that global memory gives one core while others compete, interpolated between measured counts."""
     counts = list(HBM_CORE_GB_S)
     right = bisect.bisect_left(counts, competing)

@@ -34,6 +34,9 @@ FIGURES = {
     "mixed_share": 0.75,
 }
 COSTS = dataclasses.replace(costs(), figures={**costs().figures, **FIGURES})
+PAIRED = (68.9 + 73.3 + 68.8) / 3
+"""GB/s that global memory gives each of two cores on one path."""
+
 CACHED, NEAR, FAR = 2000 * 0.9 / 10 / 2, 200, 400
 """Bytes per cycle that each of ten cores draws from the cache, and cycles until the first byte of cache and memory."""
 
@@ -71,36 +74,36 @@ def from_both(share, alone, memory):
 
 
 def test_what_fits_the_cache_is_read_and_written_there():
-    found = settled({3: MIB}, program(reads={3: MIB}, writes={3: MIB})).rates(10)
+    found = settled({3: MIB}, program(reads={3: MIB}, writes={3: MIB})).rates(10, 10)
     assert rates(found.inward[3]) == pytest.approx((60, CACHED, NEAR))
     assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
 
 
 def test_until_a_launch_is_known_all_is_in_the_cache():
-    found = SharedMemory(PART, COSTS, {3: 8 * MIB}, L2State.COLD).rates(10)
+    found = SharedMemory(PART, COSTS, {3: 8 * MIB}, L2State.COLD).rates(10, 10)
     assert rates(found.inward[3]) == pytest.approx((60, CACHED, NEAR))
     assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
 
 
 def test_less_than_one_core_does_not_compete():
     memory = settled({3: MIB}, program(reads={3: MIB}))
-    assert memory.rates(0.2) == memory.rates(1.0) != memory.rates(1.5)
+    assert memory.rates(0.2, 1) == memory.rates(1.0, 1) != memory.rates(1.5, 1)
 
 
 @pytest.mark.parametrize(("times", "share"), [(1, 1), (4, 1 / 4), (1 / 2, 1), (0, 0)])
 def test_an_empty_cache_is_filled_by_the_first_read_of_each_byte(times, share):
-    """Of ten cores, one alone draws 70 GB/s from memory: between what it does of 8 and of 16."""
+    """Each of ten cores draws 70 GB/s from memory: as one of a pair."""
     size = MIB // 2
     timed = program(reads={3: int(size * times / 8)})
-    found = settled({3: size}, timed, programs=8, l2=L2State.COLD).rates(10)
-    alone = (68.9 + (73.3 - 68.9) * 2 / 8) / 2
+    found = settled({3: size}, timed, programs=8, l2=L2State.COLD).rates(10, 10)
+    alone = PAIRED / 2
     assert rates(found.inward[3]) == from_both(share, alone, outside(1000 * 0.95))
     assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
 
 
 def test_a_byte_that_comes_into_a_dirty_cache_writes_back_another():
     """Half a byte per byte read makes a third of the traffic writes: the mixed rate, and 0.75 of it."""
-    found = settled({3: MIB // 2}, program(reads={3: MIB // 2}), l2=L2State.DIRTY).rates(10)
+    found = settled({3: MIB // 2}, program(reads={3: MIB // 2}), l2=L2State.DIRTY).rates(10, 10)
     mixed = outside(600 * 0.75)
     assert found.inward[3].share == pytest.approx(mixed / 1.5)
     assert found.outward[3].share == pytest.approx(1 / (0.5 / mixed + 1 / CACHED))
@@ -116,7 +119,7 @@ def test_bytes_that_come_into_the_cache_take_the_time_of_global_memory_and_of_wh
 
 def test_no_more_lines_are_written_back_than_the_cache_holds():
     """Four times its size is read, so a quarter of the lines that leave are dirty: an eighth of a byte each."""
-    found = settled({3: 4 * MIB}, program(reads={3: 4 * MIB}), l2=L2State.DIRTY).rates(10)
+    found = settled({3: 4 * MIB}, program(reads={3: 4 * MIB}), l2=L2State.DIRTY).rates(10, 10)
     written = (1 / 8) / (9 / 8)
     rate = (1000 + (600 - 1000) * 3 * written) * (0.95 + (0.75 - 0.95) * 3 * written)
     assert found.inward[3].share == pytest.approx(outside(rate) / (9 / 8))
@@ -125,7 +128,7 @@ def test_no_more_lines_are_written_back_than_the_cache_holds():
 def test_lines_that_are_stored_to_are_evicted_too():
     """A byte is read and one stored to the cache; half a byte is written back for each."""
     timed = program(reads={3: MIB // 4}, writes={4: MIB // 4})
-    found = settled({3: MIB // 4, 4: MIB // 4}, timed, l2=L2State.DIRTY).rates(10)
+    found = settled({3: MIB // 4, 4: MIB // 4}, timed, l2=L2State.DIRTY).rates(10, 10)
     written = (0.5 * 2) / (0.5 * 2 + 1)
     assert written == 1 / 2
     memory = outside(600 * 0.75)
@@ -134,7 +137,7 @@ def test_lines_that_are_stored_to_are_evicted_too():
 
 
 def test_a_launch_that_moves_nothing_has_rates_too():
-    found = settled({3: MIB}, program(), l2=L2State.DIRTY).rates(10)
+    found = settled({3: MIB}, program(), l2=L2State.DIRTY).rates(10, 10)
     assert found.inward[3].share == pytest.approx(CACHED)
 
 
@@ -151,7 +154,7 @@ def test_a_launch_that_moves_nothing_has_rates_too():
 )
 def test_what_does_not_fit_is_streamed_at_the_rate_of_the_mixture(written, rate):
     timed = program(reads={3: 4 * MIB}, writes={4: 4 * MIB * written})
-    found = settled({3: 4 * MIB, 4: 36 * MIB}, timed).rates(10)
+    found = settled({3: 4 * MIB, 4: 36 * MIB}, timed).rates(10, 10)
     assert found.inward[3].share == pytest.approx(outside(rate))
     assert found.outward[4].share == pytest.approx(outside(rate))
     assert (found.inward[3].latency, found.outward[4].latency) == pytest.approx((FAR, NEAR))
@@ -161,7 +164,7 @@ def test_what_does_not_fit_is_streamed_at_the_rate_of_the_mixture(written, rate)
 def test_a_small_buffer_that_all_programs_read_stays_beside_streamed_ones(size, is_small):
     programs = 20
     timed = program(reads={3: size})
-    found = settled({3: size, 4: MIB}, timed, programs=programs).rates(10).inward[3]
+    found = settled({3: size, 4: MIB}, timed, programs=programs).rates(10, 10).inward[3]
     share = 1 / programs if is_small else 1
     assert 1 / found.share == pytest.approx(share / outside(950) + (1 - share) / CACHED)
 
@@ -171,7 +174,7 @@ def test_what_is_read_again_while_it_is_still_in_the_cache_comes_from_there(betw
     """Eight programs at a time draw on the cache; each reads 4 of 6 parts of its bytes again."""
     again = [(3, MIB // 4, between), (3, MIB // 4, between), (3, 1, MIB)]
     timed = program(reads={3: 3 * MIB // 4})
-    found = settled({3: 2 * MIB}, timed, programs=16, active=8, again=again).rates(10).inward[3]
+    found = settled({3: 2 * MIB}, timed, programs=16, active=8, again=again).rates(10, 10).inward[3]
     share = 1 / 3 if stays else 1
     assert 1 / found.share == pytest.approx(share / outside(950) + (1 - share) / CACHED, rel=1e-9)
 
@@ -179,7 +182,7 @@ def test_what_is_read_again_while_it_is_still_in_the_cache_comes_from_there(betw
 def test_a_buffer_that_is_not_read_again_is_streamed_beside_one_that_is():
     again = [(3, MIB, 0)]
     timed = program(reads={3: 2 * MIB, 4: MIB})
-    found = settled({3: 2 * MIB, 4: 2 * MIB, 5: 2 * MIB}, timed, again=again).rates(10).inward
+    found = settled({3: 2 * MIB, 4: 2 * MIB, 5: 2 * MIB}, timed, again=again).rates(10, 10).inward
     assert found[4].share == pytest.approx(outside(950))
     assert 1 / found[3].share == pytest.approx(0.5 / outside(950) + 0.5 / CACHED)
     assert found[5].share == pytest.approx(CACHED)  # never read
@@ -214,28 +217,47 @@ def test_a_core_counts_the_bytes_moved_since_it_last_read_a_place():
 # Global memory for one core -------------------------------------------------------------------------------------
 
 
-def one_core(competing, on=PART):
+def one_core(competing, active=100, *, on=PART, cube=False):
     """Return the GB/s of a core that reads from global memory only."""
     memory = settled({3: MIB}, program(reads={3: MIB}), l2=L2State.COLD, on=on)
-    return memory.rates(competing).inward[3].core * on.clock_ghz
+    return memory.rates(competing, active, cube=cube).inward[3].core * on.clock_ghz
+
+
+def test_two_vector_cores_share_a_path_from_global_memory():
+    assert one_core(1, 1) == pytest.approx(100.9)
+    assert one_core(20, 20) == pytest.approx(PAIRED)
+    assert one_core(5, 20) == pytest.approx(1 / (3 / 4 / 100.9 + 1 / 4 / PAIRED))
+
+
+def test_two_vector_cores_share_a_path_from_the_cache():
+    """Alone, a core has all of the path for itself."""
+    memory = settled({3: MIB}, program(reads={3: MIB}))
+    found = [memory.rates(competing, active).inward[3].core for competing, active in [(1, 1), (5, 20), (20, 20)]]
+    assert found == pytest.approx([120, 96, 60])
 
 
 @pytest.mark.parametrize(
     ("competing", "gb_s"),
-    [(1, 100.9), *HBM_CORE_GB_S.items(), (4.5, (100.9 + 68.9) / 2), (46, (41.6 + 3 * 33.7) / 4), (96, 33.7 / 2)],
+    [
+        (2, (6 * 100.9 + 68.9) / 7),
+        *list(HBM_CORE_GB_S.items())[1:],
+        (4.5, (100.9 + 68.9) / 2),
+        (46, (41.6 + 3 * 33.7) / 4),
+        (96, 33.7 / 2),
+    ],
 )
-def test_one_core_draws_what_was_measured_beside_so_many_others(competing, gb_s):
-    assert one_core(competing) == pytest.approx(gb_s)
+def test_a_cube_core_draws_what_two_vector_cores_were_measured_to_beside_so_many_others(competing, gb_s):
+    assert one_core(competing / 2, cube=True) == pytest.approx(2 * gb_s)
 
 
 @pytest.mark.parametrize("competing", [1, 7, 30])
-def test_a_core_of_a_part_with_half_the_rate_draws_as_beside_twice_as_many(competing):
+def test_a_cube_core_of_a_part_with_half_the_rate_draws_as_beside_twice_as_many(competing):
     half = dataclasses.replace(PART, hbm_gb_s=800)
-    assert one_core(competing, half) == pytest.approx(one_core(2 * competing))
+    assert one_core(competing, on=half, cube=True) == pytest.approx(one_core(2 * competing, cube=True))
 
 
-def test_a_core_of_a_faster_part_draws_no_more_than_one_alone():
-    assert one_core(1, dataclasses.replace(PART, hbm_gb_s=3200)) == pytest.approx(100.9)
+def test_a_cube_core_of_a_faster_part_draws_no_more_than_two_vector_cores_alone():
+    assert one_core(1 / 2, on=dataclasses.replace(PART, hbm_gb_s=3200), cube=True) == pytest.approx(2 * 100.9)
 
 
 def test_a_place_that_is_read_again_knows_what_was_moved_since():
