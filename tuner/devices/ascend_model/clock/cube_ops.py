@@ -96,8 +96,7 @@ def _multiply(clock: CubeClock, op: Op) -> _Step:
     """Compile `mmadL1`.
 
     The halves of L0 pass from product to product: published products of compiled Triton kernels keep the cube unit busy
-    all the time (4096 cubed in float32 on a 910B4 takes 2268 us, its instructions alone 2285 here), which they could
-    not if each one waited for the last.
+    nine tenths of the time (4096 cubed in float32 on a 910B4 takes 2268 us, its instructions alone 2077 here).
     """
     product, costs = Mmad.of(op), clock.costs
     issue, flag, latency = costs["vector_issue"], costs["flag"], costs["mad_latency"]
