@@ -3,7 +3,7 @@
 `golden/tiles.db.gz` holds tunings on modelled parts, H200 times from the recorded landscapes, a user's kernel and a
 replay. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
 kernel's source hash, the modelled parts' fingerprints, and the keys of all stored records. Fingerprints, and the five
-answers that rest on the modelled part's costs, are of version 8 of its clock.
+answers that rest on the modelled part's costs, are of version 9 of its clock.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _read(file: Path, changed: int) -> Calibration:
     return made
 
 
-_MODEL_VERSION = 8
+_MODEL_VERSION = 9
 """Number of model changes that moved its times; part of the toolchain, as the compilers' versions are."""
 
 

@@ -133,7 +133,7 @@ SMALL_US = 100.0
 
 _ALIGNED_LINES = {256: "line_of_256", 128: "line_of_128", 32: "line_of_32"}
 
-_CUBE_VERSION = 9
+_CUBE_VERSION = 10
 """Number of changes of the cube core's model that moved its times."""
 
 

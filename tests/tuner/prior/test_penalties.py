@@ -93,7 +93,7 @@ def test_row_tails(block, sub, factor):
     [(8192, 256, 1), (8192, 8192, 1), (8191, 8192, 8192 / 8191), (300, 256, 512 / 300), (65, 64, 128 / 65)],
 )
 def test_column_tails(n, cols, factor):
-    assert of(25, 25, cols, m=50_000, n=n)["column_tail"] == pytest.approx(factor, rel=0.05)
+    assert of(25, 25, cols, m=50_000, n=n)["column_tail"] == pytest.approx(factor, rel=0.06)
 
 
 def test_short_trips_of_either_loop_cost_more_the_shorter_they_are():
