@@ -34,7 +34,8 @@ class Case:
     Cases of the same `family` are left out together: they are the same kernel. `micro` cases are written in Ascend C,
     and `transfers_only` marks those that compute nothing, so their twins' vector work is dropped before timing.
     `beside` names the case whose published times this one is shown beside: another program for the same problem.
-    `more` names kernels of another library whose times the published one holds too.
+    `more` names kernels of another library whose times the published one holds too. With `all_blocks_parallel` it was
+    compiled under TRITON_ALL_BLOCKS_PARALLEL.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Case:
     transfers_only: bool = False
     beside: str = ""
     more: str = ""
+    all_blocks_parallel: bool = False
 
     def spec(self) -> KernelSpec:
         """Return the registered kernel, or the one that exists only for its published timings."""
@@ -80,6 +82,7 @@ def _case(entry: dict[str, Any]) -> Case:
         transfers_only=entry.get("transfers_only", False),
         beside=entry.get("beside", ""),
         more=entry.get("more", ""),
+        all_blocks_parallel=entry.get("all_blocks_parallel", False),
     )
 
 

@@ -43,14 +43,16 @@ class Program:
     l2: L2State
     steps: Sequence[Step]
     refusal: str = ""
+    all_blocks_parallel: bool = False
 
     def time(self, costs: Costs, l2: L2State | None = None) -> KernelTime:
         """Time all launches, one after the other, with the case's L2 cache before them or another."""
         hardware, state = part(self.part), l2 or self.l2
+        most = self.cores if self.all_blocks_parallel else None
         machines = [
             (Machine(hardware, self.cores, step.function, step.buffers, costs, l2=state), step) for step in self.steps
         ]
-        return KernelTime.in_turn([machine.time(step.scalars, step.grid) for machine, step in machines])
+        return KernelTime.in_turn([machine.time(step.scalars, step.grid, most) for machine, step in machines])
 
 
 def record(case: Case, config: Config, folder: Path) -> Program:
@@ -65,13 +67,15 @@ def record(case: Case, config: Config, folder: Path) -> Program:
         file.write_bytes(pickle.dumps((steps, refusal)))
     if case.transfers_only:
         steps = [replace(step, function=_without_work(step.function)) for step in steps]
-    return Program(case.part, target.cores, case.l2, steps, refusal)
+    return Program(case.part, target.cores, case.l2, steps, refusal, case.all_blocks_parallel)
 
 
 def _key(case: Case, config: Config) -> str:
     spec = case.spec()
     sources = [resolve_function(spec, function).cache_key for function in spec.functions()]
-    problem = [dict(case.problem.dims), case.problem.dtype, case.part, dict(config)]
+    problem: list[object] = [dict(case.problem.dims), case.problem.dtype, case.part, dict(config)]
+    if case.all_blocks_parallel:
+        problem.append("all blocks parallel")
     return hashlib.sha256(canonical_json([sources, problem, toolchain.fingerprint()]).encode()).hexdigest()[:24]
 
 
@@ -81,7 +85,8 @@ def _compile(case: Case, config: Config, target: Target, folder: Path) -> tuple[
     whole, steps = {**options, **config}, []
     for launch in spec.plan(whole, problem):
         linalg = toolchain.lower(spec, problem, whole, launch, target.name)
-        made = toolchain.compile_linalg(linalg, target.name, whole, cache_folder=folder)
+        switches = {"all_blocks_parallel": case.all_blocks_parallel}
+        made = toolchain.compile_linalg(linalg, target.name, whole, cache_folder=folder, **switches)
         if not made.code:
             return [], made.refusal
         sizes, scalars = toolchain.arguments(spec, problem, whole, launch)

@@ -8,8 +8,10 @@ import pytest
 from tilewise.benchmarks.model.judge import look as looks
 from tilewise.benchmarks.model.judge.cases import published_cases
 from tilewise.benchmarks.model.judge.look import LOOKS, look, summary
+from tilewise.benchmarks.model.judge.programs import record
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.hardware.ascend_costs import costs
 
 if reason := toolchain.unavailable_reason():
     pytest.skip(reason, allow_module_level=True)
@@ -46,6 +48,18 @@ def test_every_config_is_one_of_its_kernels(case):
     assert case.best_us
     for row in case.rows:
         assert set(row.config) - set(spec.options()) == constant - set(case.problem.dims)
+
+
+def test_blocks_that_a_program_takes_in_turns_start_once():
+    """A thousand blocks on 40 cores: 26 waves of programs, or one of loops."""
+    case = CASES["smooth_l1_backward_blocks_f32"]
+    apart = dataclasses.replace(case, all_blocks_parallel=False)
+    config, folder = case.rows[0].config, read_settings().cache_folder
+    joined, started = (record(each, config, folder).time(costs()) for each in (case, apart))
+    assert (joined.waves, started.waves) == (1, 26)
+    assert joined.bytes_in == pytest.approx(started.bytes_in, rel=0.02)
+    assert joined.bytes_out == pytest.approx(started.bytes_out, rel=0.02)
+    assert joined.time_us < 0.6 * started.time_us
 
 
 def test_a_config_that_does_not_fit_is_named_and_another_one_timed(monkeypatch):

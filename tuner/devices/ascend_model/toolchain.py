@@ -66,6 +66,7 @@ same."""
 _SECONDS = 120
 _SCHEDULED = "hivm-graph-sync-solver"
 _LOCATIONS = "--mlir-print-debuginfo"
+_ALL_BLOCKS = "--enable-auto-blockify-loop"
 _TYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -402,8 +403,17 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 # From Linalg to scheduled HIVM ----------------------------------------------------------------------------------
 
 
-def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path, locations: bool = False) -> Compiled:
-    """Return a kernel's scheduled code under a config's compile options, with source lines if `locations` is set.
+def compile_linalg(
+    linalg: str,
+    part: str,
+    config: Config,
+    *,
+    cache_folder: Path,
+    locations: bool = False,
+    all_blocks_parallel: bool = False,
+) -> Compiled:
+    """Return a kernel's scheduled code under a config's compile options, with source lines if `locations` is set. With
+    `all_blocks_parallel` a launch has no more programs than cores, and each one takes blocks of the grid in a loop.
     Results are cached on disk under a hash of everything that they depend on. A fleet's farm makes them, if there is
     one; otherwise they are shared with other hosts if this one shares artefacts."""
     flags = [
@@ -415,6 +425,7 @@ def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path
         "--enable-triton-kernel-compile=true",
         *(f"--{flag}={value}" for name, flag in _FLAGS.items() if (value := config.get(name, 0)) or value is False),
         *([_LOCATIONS] if locations else []),
+        *([_ALL_BLOCKS] if all_blocks_parallel else []),
     ]
     file = _file(cache_folder, key := _key(linalg, flags))
     if (kept := _read(file)) is not None:

@@ -110,6 +110,7 @@ def test_a_kept_result_is_identical_and_runs_no_compiler(
         {"config": {"set_workspace_multibuffer": 2}},
         {"part": "Ascend910B3"},
         {"linalg": text + "\n"},
+        {"all_blocks_parallel": True},
     ):
         arguments = {"linalg": text, "part": target.name, "config": {}} | other
         with pytest.raises(FileNotFoundError):

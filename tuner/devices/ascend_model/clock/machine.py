@@ -171,9 +171,12 @@ class Machine:
         kind = MixedClock if self._function.vector else ProgramClock
         return kind(self._function, self._costs, self._contents)
 
-    def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
-        """Time a launch with these scalar arguments over this grid (one to three axes)."""
-        return self._launch(self._waves(*_flat(scalars, grid)), math.prod(grid))
+    def time(self, scalars: Sequence[int | float], grid: Sequence[int], most: int | None = None) -> KernelTime:
+        """Time a launch with these scalar arguments over this grid (one to three axes), of `most` programs if they take
+        the blocks of the grid in turns."""
+        programs, arguments = _flat(scalars, grid)
+        programs = programs if most is None else min(programs, most)
+        return self._launch(self._waves(programs, arguments), programs)
 
     def record(self, scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[KernelTime, Recording]:
         """Time a launch, and record the longest program of the waves that together take longest."""
