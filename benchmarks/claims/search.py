@@ -816,11 +816,12 @@ def _default_spreads(raw: Raw) -> str:
 def _matrix(raw: Raw) -> str:
     seen, fresh, now = _first_looks(raw), _landscapes(raw, "search-matrix-sixth"), _landscapes(raw, "search-matrix")
     small = {name: row for name, row in seen.items() if row["configs"] <= _SMALL}
+    before = _landscapes(raw, "search-matrix-uncorrected")
     return (
         f"at first sight {_within_aims(seen)} of {len(seen)} landscapes within 8 at the median and 25 at the 95th "
         f"percentile ({_within_aims(small)} of them spaces of at most {_SMALL} configs), {_within_aims(fresh)} of the "
         f"{len(fresh)} recorded last, and one of three that are in no file; {_within_aims(now)} of {len(now)} by the "
-        "search of 2026-11-26, which all of them have decided"
+        f"search of 2026-11-26, which all of them have decided ({_within_aims(before)} before its prior was corrected)"
     )
 
 
@@ -1362,12 +1363,12 @@ SEARCH = (
         "search as it was when it first saw each landscape",
         figure=_matrix,
         cases=_matrix_cases,
-        files=_files(*_MATRIX_RUNS),
+        files=_files(*_MATRIX_RUNS, "search-matrix-uncorrected"),
         places=(Place("docs/search.md"),),
         about=("tuner/prior/tensor_cores.py", *_SEARCH),
-        designed="the prior and the opening, on all but ten landscapes, after the first look at each; the values that "
-        "flash_attention offers, with runs of other shapes in sight; how near one another the guesses of the opening "
-        "may lie, on all",
+        designed="the prior, on all of them, after the first look at each; the opening, on all but ten; the values "
+        "that flash_attention offers, with runs of other shapes in sight; how near one another the guesses of the "
+        "opening may lie, on all",
         not_designed="each landscape's first look",
         note="Three first looks are not in the files: two shapes of decode_attention took 13 / 13 and 2 / 2, and "
         "gemm-100x3000x5000, with a kernel that was mended since, 30 / over 60. The file of the second look is dated "
