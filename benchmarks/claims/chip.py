@@ -351,6 +351,14 @@ def _products_h100_words(raw: Raw) -> str:
     return f"On an H100 the five bfloat16 rows reach {shares}; {chosen} of the five tuned configs are `hopper`"
 
 
+def _products_h100_readme(raw: Raw) -> str:
+    *wide, narrow = (row["torch_us"] / row["tuned_us"] for row in raw["h100-matrix"]["rows"])
+    return (
+        f"On an H100, cuBLAS takes {min(wide):.1%} to {max(wide):.1%} of the time of five tuned bfloat16 products, and "
+        f"{narrow:.1%} of that of one in 8 bits"
+    )
+
+
 def _products_h100_eight_bits(raw: Raw) -> str:
     """Return what the tunings of 8-bit inputs reach."""
     [narrow] = [row for row in raw["h100-matrix"]["rows"] if row["dtype"] != "bfloat16"]
@@ -453,7 +461,7 @@ CHIP = (
         places=(Place("README.md", _rate_words), Place("docs/results/h200-row_reduce.md")),
         about=("kernels/jit/row_reduce.py", "kernels/vector/row_reduce.py", *_TUNING),
         designed="the kernel and the prior, with these shapes in sight",
-        not_designed="nothing",
+        independent="nothing",
         note="The streaming kernel, which sets the denominator, is ours too; other kernels exceed its rate. At "
         "131072x1024 the tuned config is the default, and max-autotune is faster. An earlier run (commit 690bf41) had "
         "50.3%, 98.4% and 99.1%, and was 7.3% slower than max-autotune at the small shape.",
@@ -485,7 +493,7 @@ CHIP = (
         "very shapes: the worst was then 10.3% behind max-autotune below 50 us and 3.0% above, and 24 were slower "
         "(first run: h200-kernels.json at commit 5545a22); the element-wise kernels' rows are of a later run, before "
         "which 11 were slower (commit fa04d57); three kernels have more trials, batch_norm fewer",
-        not_designed="nothing",
+        independent="nothing",
         note="The rate is that of the best of a plain read, copy and stream in the same run, 4.17 to 4.23 TB/s of the "
         "part's 4.8: shares above 102% are of runs at 4.17. Four shapes are slower than our own default, by up to "
         "0.17%. Events and the write-backs of the overwritten cache add more than an empty run shows, so differences "
@@ -504,7 +512,7 @@ CHIP = (
         places=(Place("docs/kernels.md"),),
         about=("kernels/jit/attention", "kernels/attention", "benchmarks/gpu/attention.py"),
         designed="the kernels and the configs that were timed, with these shapes in sight",
-        not_designed="PyTorch, whose backends ran as installed and were not tuned",
+        independent="PyTorch, whose backends ran as installed and were not tuned",
         note="The best of a few configs, not a tuning; the others, some far slower, are in the file. The split counts "
         "that are timed were chosen after an earlier run, which had hopper 95.2% to 105.8%, causal 89.0% to 94.6%, "
         "plain 67.0% to 71.0% and one query 96.2% to 98.9% (commit 88df040).",
@@ -529,6 +537,7 @@ CHIP = (
         places=(
             Place("docs/kernels.md", _products_h100_words),
             Place("docs/kernels.md", _products_h100_eight_bits),
+            Place("README.md", _products_h100_readme),
         ),
         about=(
             "kernels/jit/matrix",
@@ -539,7 +548,7 @@ CHIP = (
         ),
         designed="the variants and their spaces, with all shapes of gemm in sight and the last three of "
         "block_fp8_gemm, whose first is the prior's",
-        not_designed="PyTorch, which ran as installed",
+        independent="PyTorch, which ran as installed",
         note="The aim of 100% with few rows is missed at 256, and in the earlier run, with the prior of then, at 64 "
         "and 256. The p20 to p80 ranges of both overlap in all five bfloat16 rows of gemm, those above 100% too, and "
         "in the last two of block_fp8_gemm. The aim there is 95%. gemm and block_fp8_gemm were tuned on two cards.",
@@ -562,7 +571,7 @@ CHIP = (
             *_TUNING,
         ),
         designed="the kernel, its space and the prior, with tunings of these very shapes in sight",
-        not_designed="PyTorch, which ran as installed",
+        independent="PyTorch, which ran as installed",
         note="The default timed there is the one of before these tunings. 8-bit products are without `fast_sums`, and "
         "PyTorch's without `use_fast_accum`: sums of 128 terms have about 14 bits, and are added up in float32.",
     ),
@@ -583,7 +592,7 @@ CHIP = (
         ),
         designed="the sharing of time and the tolerance of the output, on two runs of the same tables before; one of "
         "them had 1.00 to 1.54 times, 1.12 at the median, and 1.0% and 0.3% (commit 671e03e)",
-        not_designed="the kernel's space and prior",
+        independent="the kernel's space and prior",
         note="The exhaustive runs were on other machines of the kind. vLLM's default is the config that its release "
         "0.33 takes where it has no table.",
     ),
@@ -601,7 +610,7 @@ CHIP = (
         about=("kernels/jit/matrix", "kernels/matrix/block_fp8_gemm.py", "benchmarks/gpu/matrix.py", *_TENSOR_CORES),
         designed="the kernel and its space, with the second and the last shape in sight; the first is a design "
         "landscape of prior and search, recorded whole three hours before",
-        not_designed="PyTorch, which ran as installed, and the third shape",
+        independent="PyTorch, which ran as installed, and the third shape",
         note="The kernel had no tiles of 256 columns then. The aim is 95%, which is missed at the last. At the third "
         "the two ranges overlap (p20 to p80: 192 to 212 us, PyTorch 184 to 209). At all but the first, the tuned is "
         "the default, whose own times in the same turns differ from its by up to 0.1%. The first's was the search's "
@@ -617,7 +626,7 @@ CHIP = (
         places=(Place("docs/kernels.md", _layer),),
         about=("examples/decoder_layer.py", "kernels/jit", "tuner/runtime/operators.py"),
         designed="the kernels, at other shapes",
-        not_designed="the layer and its shapes; PyTorch ran as installed",
+        independent="the layer and its shapes; PyTorch ran as installed",
         note="Without a graph the time has launching in it.",
     ),
     Claim(
@@ -637,7 +646,7 @@ CHIP = (
             *_TUNING,
         ),
         designed="cross_entropy, made faster after this run (71.2%); its figure is of a later one, of 24 trials",
-        not_designed="the other kernels, whose first run this is",
+        independent="the other kernels, whose first run this is",
         note="Timed by events, as in claim kernels-h200; the file's *timed by cupti* is the tunings' timer. The rate "
         "is the best of a read, a copy and a stream in the run, here the copy. No file shows what topk_gating waits "
         "for.",
@@ -655,7 +664,7 @@ CHIP = (
         places=(Place("docs/kernels.md", _gating_words),),
         about=("kernels/jit/topk_sorted.py", "kernels/vector/topk_gating.py", *_TUNING),
         designed="the variant and the prior's count of instructions, with the last shape in sight",
-        not_designed="nothing",
+        independent="nothing",
         note="The aim of 90% is met at the last shape, the only one beyond the L2 cache. In the earlier run the "
         "variant could not be compiled ahead, so that only `selected` was tuned. Its timer floor was 2.8 us, here 1.3: "
         "one `selected` config at the first shape took 7.2 us then and 6.1 here, so there the variants are not "
@@ -675,7 +684,7 @@ CHIP = (
         ),
         about=("tuner/devices/cuda", "tuner/measure/adaptive_timing.py", "benchmarks/gpu/timing.py"),
         designed="the method was chosen by this table",
-        not_designed="nothing",
+        independent="nothing",
         note="The other methods and sizes are in docs/timing.md and in the file.",
     ),
     Claim(
@@ -690,7 +699,7 @@ CHIP = (
             *("benchmarks/model/accuracy.py", "benchmarks/model/interpreter.py"),
         ),
         designed="the data, with a mean of 10000, was chosen to be hard for torch's way of summing",
-        not_designed="torch, which ran as installed",
+        independent="torch, which ran as installed",
         note="One draw of the data. The larger of the two variants' deviations counts.",
     ),
     Claim(
@@ -706,7 +715,7 @@ CHIP = (
         places=(Place("docs/spec.md", _energy_words),),
         about=("benchmarks/gpu/energy.py", "tuner/devices/cuda", "tuner/measure", "tuner/samplers"),
         designed="nothing",
-        not_designed="all; an earlier run, which three minutes ended, had only made the command launch the kernels",
+        independent="all; an earlier run, which three minutes ended, had only made the command launch the kernels",
         note="Energy of the whole board, its idle power included, with caches as the launch before left them.",
     ),
     Claim(
@@ -729,7 +738,7 @@ CHIP = (
             *("benchmarks/gpu/faults.py", "benchmarks/gpu/fault_kernels.py"),
         ),
         designed="the kinds of fault, by the authors of the isolation",
-        not_designed="nothing",
+        independent="nothing",
         note="The earlier run had the same outcomes; its toolchain does not name CUPTI, so it was probably timed by "
         "events.",
     ),

@@ -51,8 +51,8 @@ class Claim:
     """The modules whose change may change the figure."""
     designed: str
     """What was chosen or fitted with this data in sight."""
-    not_designed: str
-    """What was not."""
+    independent: str
+    """What of it, or of what it is compared with, decided nothing."""
     note: str = ""
     command: str = ""
     """The command, where the raw file does not hold it."""

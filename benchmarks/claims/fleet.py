@@ -272,7 +272,7 @@ FLEET = (
         designed="the start of compile processes and their sharing among GPUs, after four runs of 8 shapes; then the "
         "number of shapes, since opening and each GPU's first shape are not divided among GPUs (5.9 and 6.3 s on one, "
         "7.7 and 6.8 s on two)",
-        not_designed="the faults",
+        independent="the faults",
         note="Earlier runs of 8 shapes: 1.57 times (40 trials, without opening), 1.63, 1.69 and, after the sharing of "
         "processes was found wanting, 1.59. Nothing was chosen by the run of 16 shapes. Devices are open once before "
         "the first time since the last two runs: reading PyTorch from the disk took the first one 1 to 2 s.",
@@ -288,7 +288,7 @@ FLEET = (
         places=(Place("docs/service.md", _artefacts),),
         about=("db/artefacts.py", "tuner/workers/artefacts.py", "tuner/devices/ascend_model/toolchain.py"),
         designed="nothing",
-        not_designed="the problems",
+        independent="the problems",
         note="The hosts are processes of one machine with cache folders and results of their own. A program in the "
         "place of the compiler counts; all hosts have the trials of one that shares nothing. No GPU was used.",
     ),
@@ -302,7 +302,7 @@ FLEET = (
         places=(Place("docs/service.md", _farmed),),
         about=("tuner/cluster/farm.py", "tuner/cluster/farm_socket.py", "tuner/workers", "benchmarks/fleet/farming.py"),
         designed="nothing",
-        not_designed="the problems",
+        independent="the problems",
         note="All nodes are on one machine of two processors, beside other work. A program in the place of the "
         "compiler counts. No GPU was used. An earlier run was cut off in its third part, with the same counts in "
         "the others.",
@@ -325,7 +325,7 @@ FLEET = (
         designed="the anchors of a job that another chip began, after the earlier run had found two winners that were "
         "2.1% and 3.7% slower; and dropped trials as anchors, after a run of 100 problems in which the database was "
         "killed had found one winner that was 8.6% slower",
-        not_designed="nothing on PostgreSQL with 200 problems: problems and seed are those of the run that found the "
+        independent="nothing on PostgreSQL with 200 problems: problems and seed are those of the run that found the "
         "fault; only what a kill meets, and the chips' speeds, differ",
         note="The run with the 8.6% is in no file. Its cause was mended in a commit (14d8b6ad, 18:58 on 2026-11-23) "
         "five minutes after the newest of these runs, of 70 problems, whose file does not say whether it had the mend; "
@@ -348,7 +348,7 @@ FLEET = (
         designed="after the first run (17.8x and 39.9x), commits of what is known together, anchors at the same time, "
         "and the number of configs between two anchorings; that run had fewer trials of each chip, 24 and 12. After "
         "the second (60.6x and 46.6x), batches that are drawn ahead",
-        not_designed="the rest",
+        independent="the rest",
         note="A single chip times no anchors. The driver of one problem is one process; its chips work on while it "
         "waits for the database and searches. Guided searches were kept from ending by themselves. A replayed chip "
         "verifies at once; a real one first finishes the config that it times. Jobs side by side are processes of "
@@ -371,7 +371,7 @@ FLEET = (
         places=(Place("docs/timing.md", _regret_words),),
         about=("tuner/devices/spread.py", "tuner/measure", "benchmarks/fleet/spread.py"),
         designed="the number of anchors, by hand",
-        not_designed="the landscapes",
+        independent="the landscapes",
         note="Before the final comparison, which is on one chip. Whether a draw has a regret depends on which chip "
         "times the few fastest configs, so that the mean of few draws says little. In the earlier run speeds were "
         "drawn between 0.9 and 1.1, which leaves them closer together, and the noise was the recorded one: 0.0% to "
@@ -396,7 +396,7 @@ FLEET = (
         "their actors, after a third in which they did not run for up to 69 s (commit ae52af8); that a stopped "
         "process gives its job back, after a fourth (fleet-ray-earlier.json): heads 0 to 12 s, but two of 12 stopped "
         "owners found nobody to take their jobs and stored 44 trials afterwards",
-        not_designed="the kills, whose moments follow the progress",
+        independent="the kills, whose moments follow the progress",
         note="Five nodes and the head on one machine of two processors, beside tests and replayed searches; nothing "
         "recorded the load. With 60 problems and 16 kills, two of the head, jobs ran again after 18 and 13 s. After a "
         "loss, the time counts from the end of a job's node: until the node notices, its jobs go on. A node that was "
@@ -412,7 +412,7 @@ FLEET = (
         places=(Place("docs/service.md", _ray_speed_up),),
         about=("api/cluster", "tuner/cluster", "api/jobs", "tuner/tuning", "benchmarks/fleet/ray_speed.py"),
         designed="the length of a job, four shapes, after shorter ones had missed the aim",
-        not_designed="nothing else was chosen by it",
+        independent="nothing else was chosen by it",
         note="All nodes are on one machine of two processors. With two shapes a job in place of four, which leaves its "
         "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, "
         "2.2x: the aim is met in one run of four. Loads were noted by hand; no file has them.",
@@ -426,7 +426,7 @@ FLEET = (
         places=(Place("docs/service.md", _borrowed),),
         about=("api/cluster", "tuner/cluster", "tuner/devices/spread.py", "tuner/tuning", "benchmarks/fleet"),
         designed="nothing",
-        not_designed="the number of trials",
+        independent="the number of trials",
         note="All nodes are on one machine of two processors, beside other work; nothing recorded the load. A lent "
         "chip verified only after its share of configs then, and the file counts that as the driver's time; since, it "
         "does so between two configs.",

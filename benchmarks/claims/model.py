@@ -489,7 +489,7 @@ MODEL = (
         about=_JUDGED,
         designed="nothing: programs, shapes and configs were listed (commit b87e633e) before any of them was timed, "
         "by version 7 of the clock. Later that day rules and figures were changed with these times in sight",
-        not_designed="all figures and rules of version 7; but 13 other kernels of the same report, on the same chip, "
+        independent="all figures and rules of version 7; but 13 other kernels of the same report, on the same chip, "
         "were in sight and decided figures",
         note="The short ones have the size and the structure of judged ones, and kb_91_reverse_cumsum nearly shares a "
         "program with kb_89_cumsum, so they test little. Of programs that are stored in two versions, the one without "
@@ -508,7 +508,7 @@ MODEL = (
         "before any was compiled; the clock that timed them was committed 19 minutes later (b1d4e2a8), and the result "
         "only together with the change that followed (53338133), so history does not show their order. Afterwards "
         "`same_block_ns` and the price of rows under a block were changed with four of them in sight",
-        not_designed="all figures and rules of that clock",
+        independent="all figures and rules of that clock",
         note="Eleven kernels of one repository give 26 of the times. Twins that did not compile were corrected between "
         "the list and the look, and one kernel that the front end did not finish was dropped (published.json says "
         "which). Part, strides and tiles of some are guesses, which it names too. published-second-look-now has the "
@@ -524,7 +524,7 @@ MODEL = (
         places=(Place("docs/model.md", _second_look_now),),
         about=_JUDGED,
         designed="`same_block_ns` and the price of rows under a block, with four of these times in sight",
-        not_designed="the other figures and rules",
+        independent="the other figures and rules",
         note="The four decided it, so only the 29 others say anything about the change, and in their mean it made the "
         "clock worse.",
     ),
@@ -540,7 +540,7 @@ MODEL = (
         "before it was changed with them in sight); `fix_bytes` and `mte1_start`, from published pipes of products of "
         "two of the sources; `nd2nz_row`, `cube_read_bytes` and the prices of odd rows, changed with all timings in "
         "sight, the first two from MTE2's time of a judged product in other tiles",
-        not_designed="the other figures, by no product's time; `nd2nz_row_bytes` from copies to L1",
+        independent="the other figures, by no product's time; `nd2nz_row_bytes` from copies to L1",
     ),
     Claim(
         name="published-busy-shares",
@@ -553,7 +553,7 @@ MODEL = (
         designed="how misses of the L2 cache are counted and that products hand on halves of L0, with these shares in "
         "sight, which were missed by up to 21 points before; `mte1_start`, from one of the sources; `cube_read_bytes`, "
         "from another example of the same source, and changed on 2026-11-26 with these shares in sight",
-        not_designed="no figure was fitted to the shares of MTE2",
+        independent="no figure was fitted to the shares of MTE2",
     ),
     Claim(
         name="published-mixed",
@@ -569,7 +569,7 @@ MODEL = (
         designed="`element_access`, left out where it was fitted; with the times of attention in sight, the causes "
         "that docs/model.md names, each with a source of its own; before them the mean of attention was 0.574 (commit "
         "23f6ed4)",
-        not_designed="all figures for attention: none was fitted to its times",
+        independent="all figures for attention: none was fitted to its times",
         note="All 14 come out too slow: attention 1.1 to 1.7 times, in the mean within the 0.35 aimed at, but three of "
         "the six are not; the wrapped product 2.1 to 4.3 times. A third source's rate, less than half of the modelled "
         "one, does not count (docs/model.md).",
@@ -583,7 +583,7 @@ MODEL = (
         places=(Place("docs/results/model-published.md"), Place("docs/model.md")),
         about=_JUDGED,
         designed=_IN_SIGHT,
-        not_designed=_LEFT_OUT,
+        independent=_LEFT_OUT,
         note="A twin of the published program, not our kernel. One of the four ratios is 1.00 by construction. The "
         "second config's is off most; docs/model.md says what is known of it.",
     ),
@@ -601,7 +601,7 @@ MODEL = (
         ),
         about=_JUDGED,
         designed=f"{_IN_SIGHT}; the interval, from these residuals",
-        not_designed=_LEFT_OUT,
+        independent=_LEFT_OUT,
         note="kb_89_cumsum and kb_93_masked_cumsum nearly share a program: each is fitted with the other in sight. The "
         "aim for the worst kernel, 0.35, is missed. Two "
         "configs on which model and publication disagree about whether they run are left out. Where only the fastest "
@@ -616,7 +616,7 @@ MODEL = (
         places=(Place("docs/results/model-published.md"), Place("docs/model.md", _ratios_words)),
         about=_JUDGED,
         designed=_IN_SIGHT,
-        not_designed=_LEFT_OUT,
+        independent=_LEFT_OUT,
         note="Ratios are each clock's times over its own best; configs on which model and publication disagree about "
         "whether they run are left out. The aims for picks are missed (model-published.md). One kernel decides both "
         "figures of picks, and another the largest error of a ratio.",
@@ -642,7 +642,7 @@ MODEL = (
         ),
         about=(*_EXECUTOR, "benchmarks/model/execution.py"),
         designed="the executor, until such configs agreed",
-        not_designed="nothing: the draw has seed 0, as in an earlier run",
+        independent="nothing: the draw has seed 0, as in an earlier run",
         note="Kernels added since are not in it. Tests of two of them failed on 2026-11-22 (test-full.json): "
         "topk_gating in float32, and cross_entropy in bfloat16 for N=1; both pass since (model-right.json).",
     ),
@@ -659,7 +659,7 @@ MODEL = (
         places=(Place("docs/model.md", _clock_speed),),
         about=("tuner/devices/ascend_model", "benchmarks/model/clock_speed.py"),
         designed="nothing",
-        not_designed="the draws for gemm and row_reduce have seed 0; flash_attention's is the whole space",
+        independent="the draws for gemm and row_reduce have seed 0; flash_attention's is the whole space",
         note="Configs that get no time are passed over. On a machine that others used too, whose processor no file "
         "names: processor time of the process and its children, not seconds that "
         "passed.",
@@ -674,7 +674,7 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/matrix_execution.py"),
         designed="the tolerance of attention in float32: with a tighter one, three configs were off by up to 2.2 times "
         "of what it allowed, as PyTorch's float32 is on such inputs",
-        not_designed="the others: the draw has seed 0. Configs of decode_attention, and of flash_attention in float32, "
+        independent="the others: the draw has seed 0. Configs of decode_attention, and of flash_attention in float32, "
         "were executed again after their space and their tolerance had changed",
         note="The run took several calls over a day, on a machine that others used too; it goes on where it ended.",
     ),
@@ -692,7 +692,7 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/mutations.py"),
         designed="the kinds of change, by the authors of the checks; three earlier runs of the same draw had been seen "
         "(commits 3277db7, 64bd5b0, d695a10), and others reported rose from 4 to 6 after the first",
-        not_designed="nothing: the draw has seed 0, as in those runs",
+        independent="nothing: the draw has seed 0, as in those runs",
         note="The one not reported is a dropped barrier, which is only noted: the earlier runs counted it as "
         "reported. 87 of the 200 changed nothing.",
     ),
@@ -711,7 +711,7 @@ MODEL = (
         designed="the draws of verification, on five wrong kernels and an earlier sample of a hundred mistakes, which "
         "is part of this one (the same seed; model-mutants.json at commit a7528aa); the rule that a crash where the "
         "oracle looked counts as refused there, after this run, for one mistake (commit 53154e9)",
-        not_designed="the other mistakes of this sample, whose share is shown apart; the oracle's problems and draws",
+        independent="the other mistakes of this sample, whose share is shown apart; the oracle's problems and draws",
     ),
     Claim(
         name="source-mutants-modelled",
@@ -727,7 +727,7 @@ MODEL = (
         "show (casts of indices to 16 bits, loops over several column blocks), which an earlier run of the same sample "
         "counted as equivalent; casts to narrower floats, on one; the draws, on an earlier hundred mistakes of the "
         "same seed (model-mutants.json at commit a7528aa), of which at least 42 are in this sample, 24 of them refused",
-        not_designed="the other mistakes that the three other problems show; the oracle's problems and draws",
+        independent="the other mistakes that the three other problems show; the oracle's problems and draws",
         note="The run began with the code before the large problem (commit 7ec3777); what that had not refused was "
         "tried again. Of the four not refused on the problems tried, three do harm only where the oracle looked. The "
         "fourth, a mean's first guess by a maximum, is off by 20 times the kernel's deviation, a sixth of the "
@@ -747,7 +747,7 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/mutants"),
         designed="the large problem, on mistakes of an earlier sample; mistakes that the earlier samples have too were "
         "in sight",
-        not_designed="the mistakes of which neither of the other two files has a like",
+        independent="the mistakes of which neither of the other two files has a like",
         note="One run of one commit. Two of the three that were not refused take another number for a mean's first "
         "guess and are off by a part of the tolerance; the third is refused where the oracle looked.",
     ),
@@ -770,7 +770,7 @@ MODEL = (
         ),
         designed="the large problem, on mistakes of an earlier sample; mistakes that the earlier samples have too were "
         "in sight",
-        not_designed="the mistakes of which none of the other files has a like",
+        independent="the mistakes of which none of the other files has a like",
         note="Of the 54 that nothing told apart, 11 have a reason in the file, taken over from the modelled runs, one "
         "of them about Ascend only; 23 change a mask, or what takes a masked element's place, and two cast an index to "
         "16 bits, which harms only larger problems, or other configs, than were tried. Of five that were refused "
@@ -789,7 +789,7 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/mutants"),
         designed="the symbolic runs and the problems that they are compared on, on changes of the earlier samples that "
         "nothing told apart",
-        not_designed="the outcomes of this sample: its first 400 changes were tried before the symbolic runs were "
+        independent="the outcomes of this sample: its first 400 changes were tried before the symbolic runs were "
         "compared, and their names were not looked at",
         note="The run took several calls with one journal, on a machine that others used too; what a worker's limit "
         "on memory had ended was judged again after a mend. Problems with axes beyond 2^15, and the rule that no "
@@ -818,7 +818,7 @@ MODEL = (
         designed="verification's draws and its large problem, on mistakes of earlier samples; what is proven to change "
         "nothing, on the two H100 samples before: exact sums and products of constants, atomic maxima, and that the "
         "compiler zeroes what a masked load leaves open",
-        not_designed="this sample; verification is the same as for the three before",
+        independent="this sample; verification is the same as for the three before",
         note="Two calls with one journal on one card; the file's beginning is that of the last call. In the first of "
         "the H100 samples no kernel with a loop could be proven, since numpy 2.5 refused Triton's interpreter its "
         "bounds. The three not refused are a number for a mean's first guess (twice) and a second pass of a mean that "
@@ -833,7 +833,7 @@ MODEL = (
         places=(Place("docs/execution.md", _right_kernels),),
         about=(*_EXECUTOR, "benchmarks/model/verification/right.py"),
         designed="the tolerance, on earlier draws of configs of these kernels",
-        not_designed="nothing: the draw of configs has a fixed seed",
+        independent="nothing: the draw of configs has a fixed seed",
     ),
     Claim(
         name="right-matrix-kernels",
@@ -844,7 +844,7 @@ MODEL = (
         places=(Place("docs/execution.md", _right_matrix),),
         about=(*_EXECUTOR, "benchmarks/model/verification/right.py", "kernels/matrix"),
         designed="the tolerance, on earlier draws of configs of these kernels; the problems, by hand",
-        not_designed="nothing: the draw of configs has a fixed seed",
+        independent="nothing: the draw of configs has a fixed seed",
         note="The compiler refuses one config of packed flash_attention, in both dtypes. float16 products with scales "
         "are small here; one of 1024 x 1024 x 4096 was refused before commit 89f39500.",
     ),
@@ -859,7 +859,7 @@ MODEL = (
         about=("tuner/devices/ascend_model", "tuner/measure", "benchmarks/model/verification/share.py"),
         designed="the comparison of outputs, which an earlier run showed to take most of it: 42.1% for one kernel "
         "then, and four at 25% or more",
-        not_designed="the sizes of the problems",
+        independent="the sizes of the problems",
         note="On a machine that others used too: processor time of the compile processes and of the search, without "
         "the start of processes.",
     ),
@@ -873,7 +873,7 @@ MODEL = (
         places=(Place("docs/execution.md", _verifying_matrix),),
         about=("tuner/devices/ascend_model", "tuner/measure", "benchmarks/model/verification/share.py"),
         designed="nothing",
-        not_designed="the sizes of the problems",
+        independent="the sizes of the problems",
         note="On a machine that others used too. flash_attention took 27.4% in an earlier call. The rows come from "
         "several calls; the file's beginning is the last one's.",
     ),

@@ -295,7 +295,7 @@ PROGRAMS = (
         designed="the capture and the inference as they were the second time: loops that the first program leaves out, "
         "decorators that are called, options of heuristics, values of few integers, truth values that are never "
         "written, and names that libdevice lacks",
-        not_designed="the first outcomes: nothing was mended with these kernels in sight, though earlier with others "
+        independent="the first outcomes: nothing was mended with these kernels in sight, though earlier with others "
         "of Liger, FLA and FlagGems",
         note="The first file was taken by a scratch script before the command existed, the second from runs joined "
         "while the mends went on; their notes say more. One call was wrong the first time and was corrected: "
@@ -313,7 +313,7 @@ PROGRAMS = (
         designed="options of AMD's compiler, left out for tutorial 3; memory of a compiled kernel, for tutorial 2; "
         "is_cuda of NPU tensors, for tutorial 7; the memory of overlapping views, for FlagGems' gather; "
         "for the second run, promises to the compiler and the order of the scalar unit's stores",
-        not_designed="the other tutorials, and the other kernels of FlagGems, FLA and Liger",
+        independent="the other tutorials, and the other kernels of FlagGems, FLA and Liger",
         note="The tutorials are typed after Triton's sources of releases 3.2 and 3.3, without their prose, most "
         "benchmarks at their ends, backward attention, and the parts that need tensor descriptors. "
         "The run was ended when its time was up. Of the seven left, four were tried later (the next claim); "
@@ -329,7 +329,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _libraries),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="what tutorials 2 and 7 needed was mended with them in sight, before this run",
-        not_designed="tutorials 8 and 9, and all of the libraries: their calls were checked to reach their launches, "
+        independent="tutorials 8 and 9, and all of the libraries: their calls were checked to reach their launches, "
         "and no more",
         note="The libraries were chosen by what this Python and this Triton import: gemlite, SGLang, Unsloth and "
         "GPTQModel were looked at first and did not import. Other work slowed the machine, and two kernels were ended "
@@ -345,7 +345,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _first_tries),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight",
-        not_designed="all seven; of one kernel of bitsandbytes, gemlite's and FLA's it was seen before whether the "
+        independent="all seven; of one kernel of bitsandbytes, gemlite's and FLA's it was seen before whether the "
         "calls reach their launches, which gemlite's does not",
         note="Nothing was mended for the three refused. By the file, gemlite's call launches no kernel, "
         "`dequant_8bit_kernel` reads before its table, and `quantize_nf4_blockwise_kernel` computes nothing finite. "
@@ -360,7 +360,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _fresh),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight",
-        not_designed="all but moe-ops', which an earlier run, ended while its code changed, had tuned; that their "
+        independent="all but moe-ops', which an earlier run, ended while its code changed, had tuned; that their "
         "calls reach their launches was checked",
         note="The run was ended for want of time. Liger's loss and rotary and FlagGems' topk stand last in it, as an "
         "earlier run had tuned three of these kernels, and not topk_stage2_kernel in 180 s.",
@@ -374,7 +374,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _rest),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="the refusal of topk_stage2_kernel, which had not been done in 180 s",
-        not_designed="all others; an earlier run, which is in no file, had tuned Liger's loss and rotary and FlagGems' "
+        independent="all others; an earlier run, which is in no file, had tuned Liger's loss and rotary and FlagGems' "
         "topk_stage1_kernel",
         note="On two processors under a load of up to 11, so that the seconds say little; none was ended by the limit. "
         "The run is of commit 600529d.",
@@ -389,7 +389,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _seeded),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight; the run is of the commit that set them aside, 600529d",
-        not_designed="all",
+        independent="all",
         note="The calls were written from the libraries' sources and run for the first time here. Two packages lack "
         "what they import: gptq-triton transformers, flash-mlm a Triton with tensor descriptors.",
     ),
@@ -403,7 +403,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _drawn),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight",
-        not_designed="all; that their calls launch them was checked, and what they lacked for that was mended in the "
+        independent="all; that their calls launch them was checked, and what they lacked for that was mended in the "
         "calls",
         note="Two runs of the same tuner, that of commit 6389a57, on two processors under a load of about 10. The "
         "tutorials had 4 of the 795 kernels, and none was drawn. For NPUs FLA has another kernel than one of those "
@@ -422,7 +422,7 @@ PROGRAMS = (
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="the stand-in for CANN's packages, the count of processors on Ascend, loops and dtypes that are "
         "interpreted, with kernels of this draw in sight",
-        not_designed="the compilers, which refuse those that were not tuned",
+        independent="the compilers, which refuse those that were not tuned",
         note="Two runs on two processors under a load of 3 to 8, while the interpreter was mended. 36 kernels were "
         "drawn: for three FLA has others on NPUs, and one needs a later Triton. transformers was installed beside, by "
         "which Liger finds NPUs. The first call of unique_consecutive had been in a list, its kernel not. Six of the "
@@ -438,7 +438,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _judged),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight; the tuner is that of commit 862883f",
-        not_designed="all; that their calls launch them was checked",
+        independent="all; that their calls launch them was checked",
         note="One run on two processors beside other work. The rule of the draw is benchmarks/programs/draw.py. No "
         "kernel had to be replaced. transformers was installed beside, by which Liger and FLA find NPUs.",
     ),
@@ -461,7 +461,7 @@ PROGRAMS = (
         ),
         designed="values that rise or all differ, truths, kernels inside functions and below an `if`, integers that no "
         "launch fills, and 16-bit unsigned integers, with these kernels in sight",
-        not_designed="nothing",
+        independent="nothing",
         note="One run of commit 5ff0928, on two processors beside other work, under a load of about 6. The kernel of "
         "lanczos-triton that makes its weights had been tuned before.",
     ),
@@ -474,7 +474,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _scattered),),
         about=("tuner/devices/ascend_model/executor", "tuner/devices/ascend_model/ir", "benchmarks/programs"),
         designed="the execution of such loops, with both kernels in sight",
-        not_designed="nothing",
+        independent="nothing",
         note="On two processors beside other work, under a load of about 7. The third kernel has 8-bit floats, which "
         "the part has not, and is refused with a line that says so.",
     ),
@@ -488,7 +488,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _steps),),
         about=("tools/first_steps.py", "tuner/capture", "tuner/inference", "tuner/runtime", "cli"),
         designed="nothing",
-        not_designed="all",
+        independent="all",
         note="The launch is interpreted. The run before is first-steps.json at commit ebe505b.",
     ),
     Claim(
@@ -500,7 +500,7 @@ PROGRAMS = (
         places=(Place("docs/formats.md", _helion),),
         about=("src/tilewise/helion.py", "api/routes/helion.py", "db/helion_records.py"),
         designed="the backend, for this release of Helion",
-        not_designed="nothing",
+        independent="nothing",
         note="Helion was installed beside the project's own environment, with upstream triton. Times are those of an "
         "interpreter and say nothing about a device.",
     ),

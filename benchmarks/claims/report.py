@@ -110,7 +110,7 @@ def _entry(claim: Claim, files: RawFiles, history: History | None) -> str:
         f"{claim.question}: **{claim.figure(raw)}**\n",
         f"- *Cases*: {claim.cases(raw)}; {_clocks(claim, files)}",
         f"- *Designed on it*: {claim.designed}",
-        f"- *Not designed on it*: {claim.not_designed}",
+        f"- *Independent of it*: {claim.independent}",
         *([f"- *Note*: {claim.note}"] if claim.note else []),
         f"- *Said in*: {', '.join(dict.fromkeys(_link(place.path) for place in claim.places))}",
         f"- *Raw*: {', '.join(map(_link, claim.files))}, of {', '.join(dict.fromkeys(map(_day, bodies)))}",

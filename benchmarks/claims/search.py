@@ -226,9 +226,10 @@ def _everywhere(raw: Raw) -> str:
     theirs = [found for name, found in kernels.items() if name.startswith("hub ")]
     return (
         f"after {' / '.join(_AIMED)} evaluations {_votes([[row] for _, row in rows])} with one vote for each of "
-        f"{len(rows)} landscapes, {_votes(list(kernels.values()))} with one for each of {len(kernels)} kernels, and "
-        f"{_votes(large)} if only spaces of more than 200 configs count ({sum(map(len, large))} landscapes of "
-        f"{len(large)} kernels); the aims are 0.80 / 0.93 / 0.98 / 0.997. The nine of benchmark_hub alone: "
+        f"{len(rows)} landscapes (calculated random search {_votes([[row] for _, row in rows], _CALCULATED)}), "
+        f"{_votes(list(kernels.values()))} with one for each of {len(kernels)} kernels, and {_votes(large)} likewise "
+        f"if only spaces of more than 200 configs count ({sum(map(len, large))} landscapes of {len(large)} kernels); "
+        f"the aims are 0.80 / 0.93 / 0.98 / 0.997. The nine of benchmark_hub alone: "
         f"{_votes([[row] for row in hub])}, or {_votes(theirs)} with one vote for each of their kernels. On the "
         f"{len(fresh)} kernels that decided nothing of this search, of one landscape each: {_votes(fresh)}"
     )
@@ -266,16 +267,14 @@ def _kernel(row: Mapping[str, Any]) -> str:
     return str(row["file"]).partition("-")[0]
 
 
-def _votes(groups: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+def _votes(groups: Sequence[Sequence[Mapping[str, Any]]], search: str = _UNAIDED) -> str:
     """Return the mean over groups of the mean over the landscapes of a group, after each count with an aim."""
-    return " / ".join(f"{mean:.3f}" for mean in _vote_means(groups))
+    return " / ".join(f"{mean:.3f}" for mean in _vote_means(groups, search))
 
 
-def _vote_means(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+def _vote_means(groups: Sequence[Sequence[Mapping[str, Any]]], search: str = _UNAIDED) -> list[float]:
     return [
-        statistics.fmean(
-            statistics.fmean(row["searches"][_UNAIDED]["fraction"][n] for row in group) for group in groups
-        )
+        statistics.fmean(statistics.fmean(row["searches"][search]["fraction"][n] for row in group) for group in groups)
         for n in _AIMED
     ]
 
@@ -579,8 +578,8 @@ def _before_words(raw: Raw) -> str:
         f"{len(wide['landscapes'])} landscapes, these and those of an H200, by {wide['seeds']} seeds, the mean is "
         f"{_differences(wide)}, behind by more than 0.01 and beyond the interval of the seeds at any of these counts: "
         f"{_largest_behind(wide['landscapes'], 0.01)}; by more than 0.01 within it on {_SPELT[len(within)]} more, by "
-        f"up to {max(within):.3f}. So the aim is missed on single landscapes, and met at the mean. {now} of "
-        f"the {len(matrix)} of matrix kernels come within 3% of the best in 8 evaluations at the median and "
+        f"up to {max(within):.3f}. So the aim is missed on single landscapes; no mean is worse beyond its interval. "
+        f"{now} of the {len(matrix)} of matrix kernels come within 3% of the best in 8 evaluations at the median and "
         f"25 at most, before {before}"
     )
 
@@ -822,6 +821,15 @@ def _matrix(raw: Raw) -> str:
         f"percentile ({_within_aims(small)} of them spaces of at most {_SMALL} configs), {_within_aims(fresh)} of the "
         f"{len(fresh)} recorded last, and one of three that are in no file; {_within_aims(now)} of {len(now)} by the "
         f"search of 2026-11-26, which all of them have decided ({_within_aims(before)} before its prior was corrected)"
+    )
+
+
+def _matrix_readme(raw: Raw) -> str:
+    seen, now = _first_looks(raw), _landscapes(raw, "search-matrix")
+    return (
+        f"When the search first saw a space of a matrix kernel, {_within_aims(seen)} of {len(seen)} times it came "
+        f"within 3% of the best in 8 evaluations at the median and 25 at the 95th percentile; of {len(now)} spaces, "
+        f"which have all decided its prior since, it does on {_within_aims(now)}"
     )
 
 
@@ -1078,7 +1086,7 @@ SEARCH = (
             "tuner/devices/ascend_model",
         ),
         designed="the default is ours: 32 rows a block, which leaves 8 of the part's 40 cores idle on 1000 rows",
-        not_designed="nothing: the space is ours too; the powers of two are those in it",
+        independent="nothing: the space is ours too; the powers of two are those in it",
         note="The present clock gives others (the example in README.md).",
         command="tilewise tune row_reduce -s M=1000,N=8192 --device model:Ascend910B4 --search exhaustive; "
         "tilewise export --format t4",
@@ -1097,7 +1105,7 @@ SEARCH = (
         designed="the prior of that run imported the cost table that made this landscape (version 6, changed since), "
         "and was designed with the landscape in sight: "
         "its first pick is one deterministic number and no search; guided-without-prior is the ablation",
-        not_designed="nothing: this is a design landscape for the search too",
+        independent="nothing: this is a design landscape for the search too",
         note="guided-without-prior is by the opening before that of 2026-11-23. Earlier versions of it took 59.5 / 106 "
         "and 64.5 / - (commits b00a209 and 8c08255).",
     ),
@@ -1118,7 +1126,7 @@ SEARCH = (
         designed="the inference, mended after runs on the landscapes of the second figures (before, 27 inferred and 19 "
         "by hand, which missed the aim: commit 6288646); the tilings by hand, with "
         "landscapes of both kinds in sight; the search and its prior, on 11 of the 13 landscapes of the first figures",
-        not_designed="the inference on the landscapes of the first figures, of the same kernels at other sizes; "
+        independent="the inference on the landscapes of the first figures, of the same kernels at other sizes; "
         "kernels of others have no tiling by hand to compare with",
         note="batch_norm, of which nothing is inferred, is in the second run only; 13 of the 35 modelled landscapes of "
         "vector kernels, four of batch_norm among them, are in neither.",
@@ -1135,7 +1143,7 @@ SEARCH = (
         designed="the search but for its opening, on six of the nine, with ten of the sixteen in sight; the opening's "
         "word, among three, on 33 of 64 landscapes, and no list tells the 33; among the 64 are the nine, the three "
         "matrix landscapes, `flash_attention` of more than 8 configs, and later records of three of the others",
-        not_designed="the opening, on the other `batch_norm` and `max_rows`, `relu_bias_scale` and `layer_norm_apply`, "
+        independent="the opening, on the other `batch_norm` and `max_rows`, `relu_bias_scale` and `layer_norm_apply`, "
         "modelled by an earlier clock; the division into eighths, on any",
         note="The nine files are those of benchmark_hub, as below, by the same searches.",
     ),
@@ -1150,7 +1158,7 @@ SEARCH = (
         about=(*_SEARCH, *_REPLAY, "benchmarks/search/score.py"),
         designed="the surrogate, the experts' weights and other constants, on six of benchmark_hub's nine and, partly, "
         "on the project's design landscapes; the opening's word, among three, on 33 of 64 landscapes",
-        not_designed="all of the search, on the seven kernels named in the last figures, which were recorded when it "
+        independent="all of the search, on the seven kernels named in the last figures, which were recorded when it "
         "was finished",
         note="Problems that were recorded by two clocks count once, by the later. A space that has been tried whole "
         "counts as 1. A kernel that was both measured and modelled is one kernel; benchmark_hub's gemm is another.",
@@ -1175,7 +1183,7 @@ SEARCH = (
         designed="other constants of the search, with ten of the vector kernels' landscapes in sight (those that "
         "landscapes/README.md calls design) and other shapes of the matrix kernels; the opening's word, among three, "
         "on 33 of 64 landscapes, and no list tells the 33; among the 64 are six of these, and later records of three",
-        not_designed="the opening, on the other nine; the other searches, which ran at their default settings",
+        independent="the opening, on the other nine; the other searches, which ran at their default settings",
         note=f"{_OURS_AGAIN} The best of the others is chosen on each landscape after the fact, which favours them.",
     ),
     Claim(
@@ -1193,7 +1201,7 @@ SEARCH = (
         "with max_rows-777x3000, sum_rows-300x1024 and other shapes of the judged kernels. sum_rows-300x1024 was added "
         "when the other five had been seen: on those, after 50, ours of then 0.972, optuna-gp 0.952, smac 0.926 "
         "(commit 6bae919)",
-        not_designed="the other searches, which ran at their default settings. They know no constraints: a suggestion "
+        independent="the other searches, which ran at their default settings. They know no constraints: a suggestion "
         "is moved to the nearest valid config that was not tried",
         note=f"{_OURS_AGAIN} The best of the others, calculated random search among them, is chosen on each landscape "
         "after the fact, which favours them. A search of 100 evaluations takes SMAC 26 to 46 s and the Gaussian "
@@ -1214,7 +1222,7 @@ SEARCH = (
         designed="which of the first eight configs are random and which the surrogate chooses, among three patterns: "
         "two on 33 of these landscapes, all on seven of them, by other seeds and by runs that are not kept; the rest "
         "of the search as in unaided-searches",
-        not_designed="the division into eighths, which is argued; nothing was chosen by these seeds",
+        independent="the division into eighths, which is argued; nothing was chosen by these seeds",
         note="Calculated random search is exact, so the interval is that of ours. The opening before, four configs "
         "each the farthest of five random ones, was worse than random search on two of the 64 (max_rows-777x3000 by "
         "up to 0.051, gemm-16x8192x8192 by up to 0.027), with means of 0.760, 0.849, 0.901 and 0.930 (seeds from "
@@ -1233,7 +1241,7 @@ SEARCH = (
         designed="the surrogate, the experts' weights and the constants of guided.py, on six of these spaces; the "
         "opening's word, among three, on 33 of 64 landscapes; all nine are among the 64, and no list tells which of "
         "them are among the 33",
-        not_designed="the other searches, which ran at their default settings",
+        independent="the other searches, which ran at their default settings",
         note="The figures of ours are of 2026-11-26 (`run_again` in the file), those of the others of 2026-11-23. With "
         "the opening between these days ours reached 0.865 / 0.942 / 0.976 / 0.997 by the same seeds; ± 0.015 / 0.011 "
         "/ 0.008 / 0.003 is the interval of today's. The files are those of "
@@ -1252,7 +1260,7 @@ SEARCH = (
         about=(*_CUBE, *_REPLAY),
         designed="the prior of products, mended with an earlier record of 4096 cubed in sight; its costs are those of "
         "the part that made the landscapes but for far rows",
-        not_designed="anything with the other three shapes; guided-without-prior and random, which know nothing of the "
+        independent="anything with the other three shapes; guided-without-prior and random, which know nothing of the "
         "part",
         note="Guided's first pick does not depend on the seed.",
     ),
@@ -1273,7 +1281,7 @@ SEARCH = (
         about=(*_ASCEND, *_REPLAY),
         designed="the prior, whose costs are those of the part that made the landscapes, the search's opening and its "
         "constants, on all but six (landscapes/README.md); the prior was corrected for what the earlier round showed",
-        not_designed="nothing but the six judged landscapes, of kernels that have design landscapes of other shapes",
+        independent="nothing but the six judged landscapes, of kernels that have design landscapes of other shapes",
         note="guided-without-prior is by the opening before that of 2026-11-23. Where the median is 1, the first pick "
         "is the prior's and no search took place. The searches with neighbours were run again after the opening had "
         "been changed for one of these landscapes (`run_again` in the file). The prior of the first round, of which no "
@@ -1294,7 +1302,7 @@ SEARCH = (
         about=(*_ASCEND, *_REPLAY, "tuner/devices/ascend_model"),
         designed="the prior, whose costs are those of the part that made the landscapes; the search, on records of "
         "most of these problems by an earlier clock",
-        not_designed="these records, but for the word of the opening without a prior, among three, on 33 of 64 "
+        independent="these records, but for the word of the opening without a prior, among three, on 33 of 64 "
         "landscapes, which these fourteen belong to, and how near one another the guesses of the opening with a prior "
         "may lie, among three values, on 66 landscapes, these among them; the earlier search knew the same prior "
         "(the opening with neighbours, which was chosen on twelve of them too, has no part here)",
@@ -1318,7 +1326,7 @@ SEARCH = (
         about=(*_ASCEND, *_NVIDIA, *_REPLAY, "tuner/prior/tensor_cores.py"),
         designed="how near one another the opening's guesses may lie (`_TWINS`), among 0.2, 0.25 and 0.3, on all of "
         "these; the word of the opening, among some thirty, and the priors, on most",
-        not_designed="nothing",
+        independent="nothing",
         note="The earlier search is tuner/samplers/guided.py of commit a8d3311 with all else of today. With `_TWINS` "
         "at 0.3, where it was until then, the clock-7 landscapes were worse by up to 0.053 (sum_rows-1500x1500 after "
         "16), and 0.037 (sum_rows-4096x512 after 10), by the same 100 seeds. Both searches ran with faster "
@@ -1336,7 +1344,7 @@ SEARCH = (
         about=(*_ASCEND, *_REPLAY, "tuner/tuning", "benchmarks/search/judge.py", "benchmarks/search/endings.py"),
         designed="the rule for the end, on all that existed then. The modelled priors have the costs of the part that "
         "made the landscapes, and these kernels have design landscapes of other shapes",
-        not_designed="the search's other constants, on the measured (five of at most 34 configs) and the modelled, as "
+        independent="the search's other constants, on the measured (five of at most 34 configs) and the modelled, as "
         "far as landscapes/README.md records",
         note="The sixteen of 2026-11-23, five of which are design landscapes by now, had 119 of 120 and 72 of 72 "
         "tunings within 1%, the worst 4.0% behind (commit 895066d).",
@@ -1351,7 +1359,7 @@ SEARCH = (
         about=(*_NVIDIA, *_REPLAY),
         designed="the NVIDIA prior on all eight landscapes, the search on five of them, its opening with neighbours on "
         "six: no landscape was only judged",
-        not_designed="nothing",
+        independent="nothing",
         note="Before the prior was changed with these in sight, guided took 1 to 53 (commit eb4db3f). By the searches "
         "of 2026-11-21 guided with neighbours took 2 / 13 on row_reduce-1000x8192 (commit 9ef10e4), by those of the "
         "morning of 2026-11-26 13 / 65 (commit 481202e); the last four letters of its opening were then chosen on "
@@ -1364,12 +1372,12 @@ SEARCH = (
         figure=_matrix,
         cases=_matrix_cases,
         files=_files(*_MATRIX_RUNS, "search-matrix-uncorrected"),
-        places=(Place("docs/search.md"),),
+        places=(Place("docs/search.md"), Place("README.md", _matrix_readme)),
         about=("tuner/prior/tensor_cores.py", *_SEARCH),
         designed="the prior, on all of them, after the first look at each; the opening, on all but ten; the values "
         "that flash_attention offers, with runs of other shapes in sight; how near one another the guesses of the "
         "opening may lie, on all",
-        not_designed="each landscape's first look",
+        independent="each landscape's first look",
         note="Three first looks are not in the files: two shapes of decode_attention took 13 / 13 and 2 / 2, and "
         "gemm-100x3000x5000, with a kernel that was mended since, 30 / over 60. The file of the second look is dated "
         "minutes after that of the fourth; which code made it is not recorded.",
@@ -1387,7 +1395,7 @@ SEARCH = (
         designed="the prior and the search, on other kernels and, for the matrix kernels, on other shapes; the values "
         "and defaults that these kernels offer, with tunings of other shapes in sight, and of two of these: rms_norm "
         "4096x4096 on 2026-11-22 and silu_and_mul 2048x14336 on 2026-11-23",
-        not_designed="these landscapes; since that run, three of them (block_fp8_gemm, fused_moe, gemm) are among "
+        independent="these landscapes; since that run, three of them (block_fp8_gemm, fused_moe, gemm) are among "
         "those on which the opening with neighbours was chosen, and all among those on which it was chosen how near "
         "one another the guesses of the opening may lie",
         note="guided's median equals its 95th percentile where its 12 seeds look like one. For 8 of the 10 the fastest "
@@ -1407,7 +1415,7 @@ SEARCH = (
         places=(Place("docs/search.md", _latest_peers),),
         about=(*_SEARCH, *_REPLAY, "benchmarks/search"),
         designed="nothing: the search that first saw these landscapes; its constants, on other kernels and shapes",
-        not_designed="these landscapes; the other searches, which ran at their default settings",
+        independent="these landscapes; the other searches, which ran at their default settings",
         note="The best of the others is chosen on each landscape after the fact, which favours them. SMAC, BoTorch and "
         "Optuna's Gaussian process were not run on these.",
     ),
@@ -1429,7 +1437,7 @@ SEARCH = (
         about=(*_NVIDIA, *_REPLAY, "tuner/tuning", "tuner/measure", "benchmarks/search/endings.py"),
         designed="the rule for the end and the prior, on all these landscapes, the prior between the two runs; the "
         "search's own constants, on five of them",
-        not_designed="nothing",
+        independent="nothing",
         note="Since this run, searches of noisy devices end later (docs/timing.md). guided's seeds look like one on "
         "these landscapes (claim h200-landscapes). At 240 trials row_reduce-16384x1024 too had 38 of 40.",
     ),
@@ -1455,7 +1463,7 @@ SEARCH = (
         about=(*_ASCEND, *_REPLAY, "tuner/tuning", "benchmarks/search/endings.py"),
         designed="the rule for the end, on all landscapes that existed then, judged ones too; the prior and the "
         "search's constants, on all but the judged ones",
-        not_designed="nothing that is shown apart",
+        independent="nothing that is shown apart",
         note="With the prior, guided's seeds look like one (claim modelled-landscapes), so these are hardly more cases "
         "than landscapes. The test of whole tunings with a later prior, whose model is newer than the landscapes, "
         "failed on 2026-11-22 (test-full.json); its bound on the worst winner was then raised from 2% to 3% (commit "
@@ -1471,7 +1479,7 @@ SEARCH = (
         places=(Place("docs/search.md"),),
         about=(*_SEARCH, "benchmarks/search/overhead.py"),
         designed="the limits on the pool and on the surrogate's trials were set for this time",
-        not_designed="nothing; the spaces have times by formula, of no kernel",
+        independent="nothing; the spaces have times by formula, of no kernel",
         note="A kernel's prior has up to eleven penalties, and takes longer: search-cube.json has its wall time. "
         "The slowest is the first of a batch, which fits the surrogates for the whole batch.",
     ),
@@ -1488,7 +1496,7 @@ SEARCH = (
         places=(Place("docs/timing.md", _spread_words),),
         about=(*_NVIDIA, "tuner/tuning", *_TIMING, "kernels/jit/row_reduce.py", "benchmarks/gpu/repeatability.py"),
         designed="the prior and the rule for the end, with this problem in sight; 200 trials were the fourth run",
-        not_designed="nothing; other problems are the next claim",
+        independent="nothing; other problems are the next claim",
         note="The runs of 60 and 120 trials are of earlier versions of the search, whose default was 60. Another run "
         "of at most 120, between the two, was ended after seven tunings, with 0.66% (commit 79c2372).",
     ),
@@ -1508,7 +1516,7 @@ SEARCH = (
         designed="two rules, on the earlier run: the least number of trials (batch_norm) and the settling of the "
         "device before the final comparison (the matrix product); layer_norm_backward, gelu_tanh and the matrix "
         "product were in it too, at other shapes and dtypes",
-        not_designed="the first five problems, by the file's own word; but kernels of most families "
+        independent="the first five problems, by the file's own word; but kernels of most families "
         "were made faster on an H200 at other shapes (claim kernels-h200)",
         note="The aim is 1%. The time that was allowed made few tunings a problem. 0.00% means that all ended with one "
         "config.",
@@ -1526,7 +1534,7 @@ SEARCH = (
             *("kernels/jit/gemm.py", "kernels/matrix/gemm.py", "benchmarks/gpu/repeatability.py"),
         ),
         designed="the prior of tensor cores, with tunings of other shapes of this kernel in sight",
-        not_designed="this shape, by the author's word: the other shapes' tunings are not kept",
+        independent="this shape, by the author's word: the other shapes' tunings are not kept",
         note="The claim before has products of other shapes by another kernel (benchmarks/gpu/matrix_product.py).",
     ),
     Claim(
@@ -1541,7 +1549,7 @@ SEARCH = (
         about=_UNTUNED,
         designed="the prior was chosen with these kernels, and the forecast's constants on still earlier runs of them; "
         "what each run showed was put to use in the next (docs/runtime.md says how they differ)",
-        not_designed="the shapes, which were drawn anew for each run; the next claim, of other kernels, is worse",
+        independent="the shapes, which were drawn anew for each run; the next claim, of other kernels, is worse",
         note="12 or 16 trials are few: a longer tuning may find a faster config, which would make the ratios larger. "
         "The last run is the best of the four. Without its slowest shape (6.27), row_reduce's default is at 1.795. At "
         "one shape of sum_rows the launched config is slower than the default, by 2.6%.",
@@ -1556,7 +1564,7 @@ SEARCH = (
         places=(Place("docs/runtime.md", _long_rows_words),),
         about=_UNTUNED,
         designed="the two kernels, at other shapes and in float32 (claim kernels-h200)",
-        not_designed="the shapes; the NVIDIA prior and the forecast's constants, as far as their modules record",
+        independent="the shapes; the NVIDIA prior and the forecast's constants, as far as their modules record",
         note="Half as many shapes were tuned as for the claim above, with twice the trials.",
     ),
     Claim(
@@ -1569,7 +1577,7 @@ SEARCH = (
         places=(Place("docs/runtime.md", _left_out_words),),
         about=_UNTUNED,
         designed="the prior with the first three kernels, and the forecast's constants on earlier runs of them",
-        not_designed="each shape is left out of the forecast that is judged on it; the two other kernels",
+        independent="each shape is left out of the forecast that is judged on it; the two other kernels",
         note="The best known is the best of the configs that were timed there, not of the whole space. The forecast "
         "picks only among configs timed at the shape, some of which it had proposed when it knew the shape; the tree "
         "does not, and its mean leaves out the unknown shapes. In the three runs before (shapes-h200-earlier.json) the "

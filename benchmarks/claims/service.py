@@ -250,7 +250,8 @@ def _slowest_load(row: Mapping[str, Any]) -> float:
 def _outcomes(raw: Raw) -> str:
     rows = [row for row in raw["hostile"]["rows"] if row["kind"] == "hostile" and row["readers"]]
     return "; ".join(
-        ", ".join(f"{count} {status}" for status, count in row["others"]["statuses"].items()) for row in rows
+        ", ".join(f"{count} {status if status == 'left' else f'got {status}'}" for status, count in each.items())
+        for each in (row["others"]["statuses"] for row in rows)
     )
 
 
@@ -300,7 +301,7 @@ SERVICE = (
         places=(Place("README.md", _launch_words), Place("docs/runtime.md", _third_words)),
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
-        not_designed="FlagGems, which ran as installed",
+        independent="FlagGems, which ran as installed",
         note="With many configs a launch may cost more: here all shapes share one set of arguments. The first call of "
         "a shape also chooses its config, and compiles it unless Triton has it cached. An earlier version of the code "
         "added 0.91 to 2.47 us (runtime-h200.json at commit 16c23d3).",
@@ -317,7 +318,7 @@ SERVICE = (
         places=(Place("docs/programs.md", _run_words),),
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
-        not_designed="nothing",
+        independent="nothing",
         note="Calls are counted without compiling, first launches under `tuned` with it.",
     ),
     Claim(
@@ -330,7 +331,7 @@ SERVICE = (
         places=(Place("docs/runtime.md", _choice_words),),
         about=(*_LAUNCH, "tuner/lookup", "tuner/portfolio", "tuner/prior/nvidia.py"),
         designed="limits on shapes and trials were chosen for the time of a choice, on earlier versions",
-        not_designed="these runs, as far as the modules record",
+        independent="these runs, as far as the modules record",
         note="Shapes of earlier versions took 4 to 189 ms (shapes-h200-earlier.json). An earlier `bench runtime` "
         "took 176 ms with one shape, 14 ms with 1,000 and 1.12 s with 100,000 (runtime-h200.json at commit 16c23d3).",
     ),
@@ -347,7 +348,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=_LOOKUP,
         designed="the answers in memory, the stored answers and the path of first-time look-ups, by such runs",
-        not_designed="nothing",
+        independent="nothing",
         note="A process that asks for each shape once sees only the second. A first time is a query in words that were "
         "not used before: with 1,000 problems the same rows are read again and again. Every problem has a stored "
         "answer. Since 2026-11-25 answers of one turn of the event loop are sent together; before, first times had "
@@ -368,7 +369,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=_LOOKUP,
         designed="nothing",
-        not_designed="all",
+        independent="all",
         note="The aims are 1.6 with 8 CPUs or more, and 1 on 2.",
     ),
     Claim(
@@ -384,7 +385,7 @@ SERVICE = (
         about=(*_LOOKUP, "tuner/lookup"),
         designed="the index, by such runs; the test's bound on the median was raised from 5 to 10 ms after a failed "
         "run (test-full.json, commit 77d9a8d)",
-        not_designed="nothing",
+        independent="nothing",
         note="The test allows the first answer after a start 1.5 s, which the largest database misses. A run of "
         "2026-11-22 had medians of 6.5 to 7.4 ms and up to 2.1 s (commit a20ebc4).",
     ),
@@ -397,7 +398,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=("db/exchange", "db/sql", "db/records.py", "api/routes/exports.py", "benchmarks/service/serve.py"),
         designed="nothing that is recorded",
-        not_designed="the rest",
+        independent="the rest",
         note="Earlier runs took 13 to 35 s (35 in commit a20ebc4).",
     ),
     Claim(
@@ -421,7 +422,7 @@ SERVICE = (
             "benchmarks/service/readers.py",
         ),
         designed="the limits, by such runs",
-        not_designed="nothing",
+        independent="nothing",
         note="The aims are a p99 within 3 times that beside nobody for hostile readers, and /readyz within 500 ms: "
         "both are met. Beside half-open requests there is no aim. In a run beside other work of the machine, p99 was "
         "16 to 74 ms, and /readyz took 510 ms beside half-open requests (commit 3525f61). In two earlier quiet runs "
@@ -440,7 +441,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=("api", "db/exchange/native", "db/sql", "tuner/ingest", "benchmarks/service/imports.py"),
         designed="the limits of an entry, by such a file",
-        not_designed="the rest",
+        independent="the rest",
         note="The aim is 300 MB for each file.",
     ),
     Claim(
@@ -455,7 +456,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=("api", "db/sql", "tuner/portfolio", "tuner/prior", "benchmarks/service/memory.py"),
         designed="nothing",
-        not_designed="all",
+        independent="all",
     ),
     Claim(
         name="usable-page",
@@ -469,7 +470,7 @@ SERVICE = (
         places=(Place("docs/page.md"),),
         about=("api/pages", "api/service", "benchmarks/service/page.py"),
         designed="the page, with this landscape among others",
-        not_designed="the copies that make the larger one",
+        independent="the copies that make the larger one",
         note="The aims are 0.5 s for 3,692 trials and 1.5 s for 50,000; this run meets both, on an otherwise idle "
         "machine. Runs before took 0.97 s and 2.16 s beside other work, then 0.52 s and 0.70 s, and 0.39 s and 0.60 s "
         "(commits 6525524, 5e9ecfe, 355a2b3).",
@@ -487,7 +488,7 @@ SERVICE = (
         places=(Place("docs/service.md"),),
         about=("api", "db", "tuner/workers", "benchmarks/service/soak.py"),
         designed="faults that earlier runs found were mended",
-        not_designed="nothing: the seed is 0 as in the earlier runs, one of which found the faults; only what a kill "
+        independent="nothing: the seed is 0 as in the earlier runs, one of which found the faults; only what a kill "
         "meets differs from run to run",
         note="An earlier run on PostgreSQL the same day ended with a job that failed: it was started ten times in a "
         "row without a new trial, as the kills met its start each time, and ten is the limit. An export that finds 8 "
@@ -504,7 +505,7 @@ SERVICE = (
         about=("api", "db", "benchmarks/service/conform.py"),
         designed="an earlier run of the same seed, whose file is not kept, found one fault: a record's time could be "
         "the truth value `true`; it was mended (a71c67c)",
-        not_designed="nothing: the seed is 0 in all runs; two in between found nothing (2cdb78b, eaf5a1c)",
+        independent="nothing: the seed is 0 in all runs; two in between found nothing (2cdb78b, eaf5a1c)",
     ),
     Claim(
         name="image",
@@ -523,7 +524,7 @@ SERVICE = (
         places=(Place("docs/operations.md"),),
         about=("tools/run_dockerfile.py", "api", "db"),
         designed="nothing",
-        not_designed="all; no container engine has run it",
+        independent="all; no container engine has run it",
         note="The fastest start of four: three builds before were healthy after 1.43, 8.74 and 1.36 s (commits "
         "ae96493, 2e4e33f and d1caacc), the last of them on another machine.",
     ),
@@ -538,7 +539,7 @@ SERVICE = (
         about=("api", "db", "kernels", "tuner"),
         designed="nothing when it ran; tests of steps taller than the rows were written since, with a survivor in "
         "sight, so that a second run of this seed would no longer be unseen",
-        not_designed="all",
+        independent="all",
         note="The aims are missed. The run was ended, beside other work on two cores. Only tests of the gate ran, "
         "which draws a part of the cases of costly tests, and for functions in Triton only tests that name a kernel of "
         "theirs: at least one survivor (kernels/jit/selftest.py:27) is noticed by a test that was not run. A change "
@@ -566,6 +567,6 @@ SERVICE = (
         ),
         about=("tools/try_pythons.py", "api", "cli", "db", "kernels", "tuner"),
         designed="nothing",
-        not_designed="all; the tests of a change run on 3.11 alone, those that need a GPU ran on 3.12 (test-gpu.json)",
+        independent="all; the tests of a change run on 3.11 alone, those that need a GPU ran on 3.12 (test-gpu.json)",
     ),
 )

@@ -30,7 +30,7 @@ CLAIM = Claim(
     places=(),
     about=("area.py",),
     designed="",
-    not_designed="",
+    independent="",
 )
 
 
