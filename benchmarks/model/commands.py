@@ -17,7 +17,9 @@ __all__ = ["accuracy", "clock", "cube", "execute", "model", "mutants", "mutation
 
 @click.command()
 @click.option(
-    "--look", type=click.Choice(["first", "second"]), help="Only a list that was made before the model knew it."
+    "--look",
+    type=click.Choice(["first", "second", "third"]),
+    help="Only a list that was made before the model knew it.",
 )
 @common
 def model(look: str | None, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from tilewise.tuner.hardware.ascend_costs import INTERVAL, costs
 
 __all__ = ["LOOKS", "look", "summary"]
 
-LOOKS = ("first", "second")
+LOOKS = ("first", "second", "third")
 """The lists, each in a package of its name, in the order in which they were made."""
 
 _SHORT_US = 10.0
