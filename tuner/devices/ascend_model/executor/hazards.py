@@ -325,7 +325,7 @@ class Sharing:
                 raise Race(self._shared(view, op, "writes", "writes with another value", int(writers[foreign][0])))
             writers[...] = own[part]
             there[...] = new
-            if _meet(view, new) and not _same(there, new):  # side by side, they left different values
+            if _meet(view, len(own), part) and not _same(there, new):  # side by side, they left different values
                 raise Race(self._shared(view, op, "writes", "writes with another value", _SEVERAL))
         self._stamp(shadow.wrote, order, pipe, view, own, op)
 
@@ -423,13 +423,11 @@ def _windows(shadow: Global, view: View, own: Array, op: Op) -> list[tuple[slice
     return list(shadow.pieces(replace(view, dtype="i32"), len(own), op))
 
 
-def _meet(view: View, new: Array) -> bool:
-    """Return whether windows of several programs, which are evenly spaced, may overlap."""
-    if len(new) == 1:
-        return False
+def _meet(view: View, programs: int, part: slice) -> bool:
+    """Return whether the windows of a part of the programs, which are evenly spaced, may overlap."""
+    first, *others = np.broadcast_to(view.offset, programs)[part][:2]
     low, high = view.span()
-    first, second = np.broadcast_to(view.offset, len(new))[:2]
-    return abs(int(second) - int(first)) <= high - low
+    return bool(others) and abs(int(others[0]) - int(first)) <= high - low
 
 
 def _same(there: Array, new: Array) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -288,23 +289,20 @@ class Global:
         self._bytes[...] = byte
 
     def pieces(self, view: View, programs: int, op: Op) -> Iterator[tuple[slice, Array]]:
-        """Yield the programs' windows on the buffer, in program order: many at once if they are evenly spaced.
+        """Yield the programs' windows on the buffer, in program order: many at once where they are evenly spaced.
 
         Raises `OutOfBounds` if a window reaches beyond the buffer.
         """
         if not view.elements():
             return
         self.require(view, op)
-        item = _storage(view.dtype)
+        item, (low, high) = _storage(view.dtype), view.span()
         strides = tuple(stride * item.itemsize for stride in view.strides)
-        offsets = np.broadcast_to(view.offset, programs)
-        steps = np.diff(offsets)
-        if programs == 1 or (steps == steps[0]).all():
-            step = int(steps[0]) * item.itemsize if programs > 1 else 0
-            yield slice(0, programs), self._at(int(offsets[0]), item, (programs, *view.sizes), (step, *strides))
-            return
-        for program, offset in enumerate(offsets):
-            yield slice(program, program + 1), self._at(int(offset), item, (1, *view.sizes), (0, *strides))
+        offsets = np.broadcast_to(view.offset, programs).tolist()
+        for part in _evenly_spaced(offsets, high - low + 1):
+            first, *others = offsets[part]
+            step = (others[0] - first) * item.itemsize if others else 0
+            yield part, self._at(first, item, (1 + len(others), *view.sizes), (step, *strides))
 
     def stray(self, view: View, op: Op) -> str:
         """Describe a read that begins or ends within `STRAY_BYTES` beyond the buffer; empty if it stays inside."""
@@ -351,6 +349,23 @@ class Global:
 
     def _outside(self, view: View, op: Op, element: int) -> str:
         return f"{place(op)} uses element {element} of {self.name}, which has {self.elements(view.dtype)}"
+
+
+def _evenly_spaced(offsets: Sequence[int], width: int) -> Iterator[slice]:
+    """Yield slices of the offsets in which neighbours are equally far apart: all of them, or parts in which windows of
+    this width do not overlap."""
+    steps = [after - before for before, after in pairwise(offsets)]
+    if len(set(steps)) < 2:
+        yield slice(0, len(offsets))
+        return
+    start = 0
+    while start < len(offsets):
+        stop = start + 1
+        if start < len(steps) and abs(steps[start]) >= width:
+            while stop <= len(steps) and steps[stop - 1] == steps[start]:
+                stop += 1
+        yield slice(start, stop)
+        start = stop
 
 
 class Unfilled(Global):
