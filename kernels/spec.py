@@ -212,12 +212,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One tiled dimension of length `size`: each program takes `block` of it, in trips of `step`."""
+    """One tiled dimension of length `size`: each program takes `block` of it, in trips of `step`. An axis that is not a
+    dimension, as pages of keys or a product of dimensions, may say `along` which one it grows."""
 
     name: str
     size: int
     block: int
     step: int
+    along: str = ""
 
     @property
     def programs(self) -> int:

@@ -82,7 +82,7 @@ UNRECORDED = (
                 "option multibuffer=True; with False 47.96 us (+12%)",
                 "SUB_BLOCK_SIZE_M=3 instead of 4: 41.20 us (-4%)",
             ),
-            "docs/lint.md": ("costs up to 10.90 us (modelled), 46% of the time", "1 finding in 23.85 us (modelled)"),
+            "docs/lint.md": ("costs up to 10.05 us (modelled), 46% of the time", "1 finding in 21.84 us (modelled)"),
             "docs/timing.md": ("is timed as a reference; it takes about 20 us",),
             "docs/operations.md": ("It takes some 50 us per trial",),
             "docs/results/model-published.md": ("the single-core row is then 53% slow",),

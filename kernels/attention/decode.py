@@ -151,8 +151,8 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     rows, cols, width = padded(_group(problem)), int(config["BLOCK_N"]), padded(problem.dims["D"])
     return Tiling(
         axes=(
-            Axis("sequences", problem.dims["B"] * problem.dims["HKV"], 1, 1),
-            Axis("keys", _keys(config, problem), _part(config, problem), cols),
+            Axis("sequences", problem.dims["B"] * problem.dims["HKV"], 1, 1, along="B"),
+            Axis("keys", _keys(config, problem), _part(config, problem), cols, along="PAGES"),
         ),
         streamed_bytes=2 * cols * width * problem.item_bytes,
         resident_bytes=4 * rows * (width + cols),

@@ -328,8 +328,8 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     return Tiling(
         axes=(
             Axis("rows", blocks * block_m, block_m, block_m),
-            Axis("depth", depth, ceil_div(depth, block_k) * block_k, block_k),
-            Axis("columns", 2 * n, block_n, block_n),
+            Axis("depth", depth, ceil_div(depth, block_k) * block_k, block_k, along="K"),
+            Axis("columns", 2 * n, block_n, block_n, along="N"),
         ),
         streamed_bytes=(block_m + block_n) * block_k * item,
         resident_bytes=4 * block_m * block_n,

@@ -453,28 +453,42 @@ def reduced_problem(spec: KernelSpec, problem: Problem, *configs: Config) -> Pro
     An axis cut into several programs keeps two full blocks and its tail program. An axis that one program takes whole
     keeps two full steps and its tail trip. This preserves the blocks and steps, the remainders of the size by both,
     whether there are several programs and several trips, and whether the block is larger than the axis. A size for
-    which that would not hold stays as it is, as does an axis that is not a dimension.
+    which that would not hold stays as it is. An axis that grows along a dimension keeps at least four blocks or steps.
     """
     divided = [spec.tiling(config, problem).axes for config in configs]
     for axis_index, axes in enumerate(zip(*divided, strict=False)):
-        axis = axes[0]
-        if axis.name in problem.dims:
-            unit = math.lcm(*(one.block if one.programs > 1 else one.step for one in axes))
-            smaller = _resized(problem, axis.name, min(axis.size // unit, 2) * unit + axis.size % unit)
-            alike = all(_meets_the_same(spec, config, problem, smaller, axis_index) for config in configs)
-            if smaller.dims[axis.name] < axis.size and alike:
+        unit = math.lcm(*(one.block if one.programs > 1 else one.step for one in axes))
+        for smaller in _smaller(problem, axes[0], unit):
+            if all(_meets_the_same(spec, config, problem, smaller, axis_index, unit) for config in configs):
                 problem = smaller
+                break
     return problem
+
+
+def _smaller(problem: Problem, axis: Axis, unit: int) -> Iterator[Problem]:
+    """Yield problems in which the axis is shorter, the shortest first."""
+    if axis.name in problem.dims:
+        if (size := min(axis.size // unit, 2) * unit + axis.size % unit) < axis.size:
+            yield _resized(problem, axis.name, size)
+        return
+    size = problem.dims.get(axis.along, 0)
+    for halvings in range(size.bit_length() - 1, 0, -1):
+        half, rest = divmod(size, 1 << halvings)
+        if half > 1 and not rest and (half % 16 == 0 or size % 16 or size == 16):  # the compiler tells multiples of 16
+            yield _resized(problem, axis.along, half)
 
 
 def _resized(problem: Problem, dimension: str, size: int) -> Problem:
     return dataclasses.replace(problem, dims={**problem.dims, dimension: size})
 
 
-def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem, resized: int) -> bool:
+def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem, resized: int, unit: int) -> bool:
     """Return whether all axes but the resized one stay as they are, and that one meets the same cases."""
     before, after = spec.tiling(config, old).axes, spec.tiling(config, new).axes
-    if len(before) != len(after) or after[resized].size != new.dims[before[resized].name]:
+    if len(before) != len(after):
+        return False
+    size, name = after[resized].size, before[resized].name
+    if size != new.dims[name] if name in new.dims else size < 4 * unit:
         return False
     others = all(a == b for i, (a, b) in enumerate(zip(before, after, strict=True)) if i != resized)
     return others and _cases(before[resized]) == _cases(after[resized])

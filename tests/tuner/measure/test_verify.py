@@ -379,6 +379,27 @@ def test_a_dimension_that_the_tiling_follows_elsewhere_stays():
     assert reduced_problem(a_spec({}, tiling=tiling), problem, {}) == problem
 
 
+@pytest.mark.parametrize(
+    ("groups", "pages", "expected"),
+    [
+        (16, 64, {"G": 2, "P": 16}),  # a multiple of 16 stays one
+        (16, 63, {"G": 2, "P": 63}),
+        (3, 24, {"G": 3, "P": 6}),
+        (2, 3, {"G": 2, "P": 3}),
+    ],
+)
+def test_an_axis_becomes_shorter_along_its_dimension(groups, pages, expected):
+    """Two programs a group, and pages of 8 keys in steps of 12, of which four stay."""
+
+    def tiling(config, problem):
+        keys = 8 * problem.dims["P"]
+        return Tiling((Axis("programs", 2 * problem.dims["G"], 1, 1, "G"), Axis("keys", keys, keys, 12, "P")), 0, 0)
+
+    problem = Problem("k", {"G": groups, "P": pages}, "float32")
+    spec = a_spec({}, tiling=tiling, dims=("G", "P"))
+    assert reduced_problem(spec, problem, {}).dims == expected
+
+
 # --- inputs are only read ---------------------------------------------------------------------------------------------
 
 

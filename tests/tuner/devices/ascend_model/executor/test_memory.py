@@ -220,13 +220,30 @@ def test_evenly_spaced_programs_are_one_window():
     assert values.tolist() == [[0, 1, 2], [4, 5, 6], [8, 9, 10]]
 
 
-def test_programs_anywhere_are_a_window_each_in_their_order():
+def test_programs_anywhere_come_in_their_order_in_evenly_spaced_parts():
     data = np.arange(12, dtype=np.float32)
     pieces = list(Global("x_ptr", data).pieces(window(np.array([0, 9, 4]), 3), 3, OP))
-    assert [part for part, _ in pieces] == [slice(0, 1), slice(1, 2), slice(2, 3)]
-    assert [values[0].tolist() for _, values in pieces] == [[0, 1, 2], [9, 10, 11], [4, 5, 6]]
-    pieces[1][1][...] = -1
+    assert [part for part, _ in pieces] == [slice(0, 2), slice(2, 3)]
+    assert [values.tolist() for _, values in pieces] == [[[0, 1, 2], [9, 10, 11]], [[4, 5, 6]]]
+    pieces[0][1][1] = -1
     assert data[9:].tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "parts"),
+    [
+        ([0, 3, 6, 1, 4, 7, 8], [3, 3, 1]),
+        ([0, 2, 4, 9], [1, 1, 2]),  # windows of three elements that overlap are single
+        ([9, 6, 3, 3], [3, 1]),
+        ([0, 2, 4], [3]),  # all evenly spaced
+    ],
+)
+def test_parts_of_programs_have_windows_that_do_not_overlap(offsets, parts):
+    pieces = list(
+        Global("x_ptr", np.arange(12, dtype=np.float32)).pieces(window(np.array(offsets), 3), len(offsets), OP)
+    )
+    assert [part.stop - part.start for part, _ in pieces] == parts
+    assert [row[0] for _, values in pieces for row in values.tolist()] == offsets
 
 
 @pytest.mark.parametrize(
