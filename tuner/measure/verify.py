@@ -453,7 +453,7 @@ def reduced_problem(spec: KernelSpec, problem: Problem, *configs: Config) -> Pro
     An axis cut into several programs keeps two full blocks and its tail program. An axis that one program takes whole
     keeps two full steps and its tail trip. This preserves the blocks and steps, the remainders of the size by both,
     whether there are several programs and several trips, and whether the block is larger than the axis. A size for
-    which that would not hold stays as it is. An axis that grows along a dimension keeps at least four blocks or steps.
+    which that would not hold stays as it is. An axis that grows along a dimension keeps at least three blocks or steps.
     """
     divided = [spec.tiling(config, problem).axes for config in configs]
     for axis_index, axes in enumerate(zip(*divided, strict=False)):
@@ -488,7 +488,7 @@ def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem
     if len(before) != len(after):
         return False
     size, name = after[resized].size, before[resized].name
-    if size != new.dims[name] if name in new.dims else size < 4 * unit:
+    if size != new.dims[name] if name in new.dims else size < 3 * unit:
         return False
     others = all(a == b for i, (a, b) in enumerate(zip(before, after, strict=True)) if i != resized)
     return others and _cases(before[resized]) == _cases(after[resized])

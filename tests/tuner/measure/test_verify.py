@@ -389,7 +389,7 @@ def test_a_dimension_that_the_tiling_follows_elsewhere_stays():
     ],
 )
 def test_an_axis_becomes_shorter_along_its_dimension(groups, pages, expected):
-    """Two programs a group, and pages of 8 keys in steps of 12, of which four stay."""
+    """Two programs a group, and pages of 8 keys in steps of 12, of which three stay."""
 
     def tiling(config, problem):
         keys = 8 * problem.dims["P"]
