@@ -95,10 +95,11 @@ def test_so_many_answers_are_kept_and_the_oldest_dropped(client, calls, monkeypa
 
     async def ask(target):
         task, _, statuses = await connect(client, target)
-        for name, future in calls.made:
-            if name == "one_by_any_means" and not future.done():
-                future.set_result(("predicted", b"{}"))
-        await task
+        while not task.done():  # on a busy machine the call is made later
+            for name, future in calls.made:
+                if name == "one_by_any_means" and not future.done():
+                    future.set_result(("predicted", b"{}"))
+            await asyncio.sleep(0.001)
         return statuses[0]
 
     for target in (*targets, targets[2], targets[1]):
