@@ -422,13 +422,19 @@ def _beside_cases(raw: Raw) -> str:
 
 def _second_look(raw: Raw) -> str:
     body = raw["model-second-look"]
-    whole, errors = body["summary"]["all"], [abs(row["ln_error"]) for row in body["rows"]]
-    untimed = len(body["untimed"])
     return (
-        f"{whole['timings']} got a time, and are off by {whole['mean_ln_error']:.3f} in the mean of |ln(modelled / "
-        f"published)|, {statistics.median(errors):.3f} at the median, and by {max(errors):.3f} at most "
-        f"({whole['worst']}); {whole['inside']} lie inside the interval, and {whole['too_slow']} come out too slow. "
-        f"{untimed} got none: their loops follow the contents of tensors, or they overflow the unified buffer."
+        f"{body['summary']['all']['timings']} {_blind(body)} {len(body['untimed'])} got none: their loops follow the "
+        "contents of tensors, or they overflow the unified buffer."
+    )
+
+
+def _blind(body: Mapping[str, Any]) -> str:
+    """Return how far the timings of a look are off."""
+    whole, errors = body["summary"]["all"], [abs(row["ln_error"]) for row in body["rows"]]
+    return (
+        f"got a time, and are off by {whole['mean_ln_error']:.3f} in the mean of |ln(modelled / published)|, "
+        f"{statistics.median(errors):.3f} at the median, and by {max(errors):.3f} at most ({whole['worst']}); "
+        f"{whole['inside']} lie inside the interval, and {whole['too_slow']} come out too slow."
     )
 
 
@@ -458,12 +464,7 @@ def _second_look_cases(raw: Raw) -> str:
 
 def _third_look(raw: Raw) -> str:
     body = raw["model-third-look"]
-    whole, errors = body["summary"]["all"], [abs(row["ln_error"]) for row in body["rows"]]
-    return (
-        f"All {whole['timings']} got a time, and are off by {whole['mean_ln_error']:.3f} in the mean of |ln(modelled / "
-        f"published)|, {statistics.median(errors):.3f} at the median, and by {max(errors):.3f} at most "
-        f"({whole['worst']}); {whole['inside']} lie inside the interval, and {whole['too_slow']} come out too slow."
-    )
+    return f"All {body['summary']['all']['timings']} {_blind(body)}"
 
 
 def _third_look_cases(raw: Raw) -> str:
