@@ -351,14 +351,6 @@ def _products_h100_words(raw: Raw) -> str:
     return f"On an H100 the five bfloat16 rows reach {shares}; {chosen} of the five tuned configs are `hopper`"
 
 
-def _products_h100_readme(raw: Raw) -> str:
-    *wide, narrow = (row["torch_us"] / row["tuned_us"] for row in raw["h100-matrix"]["rows"])
-    return (
-        f"On an H100, cuBLAS takes {min(wide):.1%} to {max(wide):.1%} of the time of five tuned bfloat16 products, and "
-        f"{narrow:.1%} of that of one in 8 bits"
-    )
-
-
 def _products_h100_eight_bits(raw: Raw) -> str:
     """Return what the tunings of 8-bit inputs reach."""
     [narrow] = [row for row in raw["h100-matrix"]["rows"] if row["dtype"] != "bfloat16"]
@@ -537,7 +529,6 @@ CHIP = (
         places=(
             Place("docs/kernels.md", _products_h100_words),
             Place("docs/kernels.md", _products_h100_eight_bits),
-            Place("README.md", _products_h100_readme),
         ),
         about=(
             "kernels/jit/matrix",
