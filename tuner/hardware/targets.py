@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewise.kernels.spec import Target
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
 
-__all__ = ["known_target", "memory_gb_s"]
+__all__ = ["known_target", "memory_gb_s", "memory_share"]
 
 _SHARED_KIB = {
     ("H100", "H200", "H800", "H20", "GH200", "B100", "B200", "GB200", "B300"): 228,
@@ -54,6 +54,15 @@ def sheet_gb_s(device: str) -> float | None:
     words = set(device.replace("-", " ").split())
     found = next((found for names, found in _MEMORY.items() if words & set(names)), None)
     return None if device in PARTS or found is None else found[0]
+
+
+def memory_share(target: Target) -> float:
+    """Return how much of its part's memory rate a core of this target has, beside a multiprocessor of an H200.
+
+    By the rates of the data sheets; 1 for a GPU that is not listed.
+    """
+    rate = sheet_gb_s(target.name)
+    return 1.0 if rate is None else (rate / target.cores) / (4800 / 132)
 
 
 def known_target(device: str, cores: int) -> Target:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.tuner.hardware.targets import memory_share
 from tilewise.tuner.prior.tensor_cores import tensor_core_penalties
 
 __all__ = ["nvidia_penalties"]
@@ -27,8 +28,9 @@ _TILE_REGISTERS = 32
 by hand, as is the exponent of the penalty."""
 
 _FLIGHT_BYTES = 36 << 10
-"""Bytes that one multiprocessor should keep in flight so that global memory is busy: 4.8 TB/s over 132
-multiprocessors (the data sheet of the H200), times a microsecond of latency, which was chosen by hand."""
+"""Bytes that one multiprocessor of an H200 should keep in flight so that global memory is busy: 4.8 TB/s over 132
+multiprocessors (its data sheet), times a microsecond of latency, which was chosen by hand. Other parts have it by their
+data sheets."""
 
 _ALONE = 0.7
 """Cost of waiting for a program's only trip, relative to the trip, where no other program is resident. Chosen by
@@ -69,6 +71,7 @@ def nvidia_penalties(
     threads = 32 * int(config.get("num_warps", 4))
     words = (tiling.streamed_bytes + tiling.resident_bytes) / 4 / threads
     resident = _resident(tiling, threads, words, target)
+    share = memory_share(target)
     flight = max(1, resident * tiling.streamed_bytes)
     return {
         "waves": _waves(tiling, target),
@@ -77,10 +80,10 @@ def nvidia_penalties(
         "traffic": 1 + (tiling.traffic - 1) * _RE_READ,
         "loop_trips": 1 + _TRIP * math.log2(tiling.trips),
         "overlap": 1 + _ALONE / (resident * tiling.axes[-1].trips),
-        "in_flight": max(1.0, math.sqrt(_FLIGHT_BYTES / flight)),
+        "in_flight": max(1.0, math.sqrt(_FLIGHT_BYTES * share / flight)),
         "idle_threads": math.hypot(1.0, _THREAD_ELEMENTS * threads / _block(tiling)),
         "registers": max(1.0, words / _TILE_REGISTERS) ** 0.125,
-        "instructions": max(1.0, _instructions(tiling) / (_INSTRUCTIONS_A_BYTE * spec.bytes(problem))),
+        "instructions": max(1.0, _instructions(tiling) * share / (_INSTRUCTIONS_A_BYTE * spec.bytes(problem))),
         "eviction": _KEPT_LINES if config.get("EVICT_FIRST") is False and spec.bytes(problem) > _L2_BYTES else 1.0,
     }
 

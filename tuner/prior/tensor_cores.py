@@ -17,6 +17,7 @@ import math
 from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.tuner.hardware.targets import memory_share
 from tilewise.tuner.prior.effects import on_chip_penalty, time_by_effects
 
 __all__ = ["tensor_core_penalties"]
@@ -47,8 +48,8 @@ none was found for Hopper. On landscapes of `gemm`, columns that no other progra
 those that four share at `_L2_BYTES`: requests of several multiprocessors for a line are answered together."""
 
 _MEMORY_BYTES = 20.0
-"""Bytes per cycle of global memory for one multiprocessor: 4.8 TB/s, of which nine tenths are reached, over 132, at
-1.65 GHz. Chosen by hand."""
+"""Bytes per cycle of global memory for one multiprocessor of an H200: 4.8 TB/s, of which nine tenths are reached, over
+132, at 1.65 GHz. Chosen by hand. Other parts have it by their data sheets."""
 
 _WHOLE_ROW, _SHORT_ROW = 128, 0.4
 """Bytes of a line of the L2 cache, and the power with which shorter rows of a tile slow global memory down. Chosen by
@@ -93,6 +94,11 @@ _CHAIN, _WARP, _CHAINED_PRODUCT = 330.0, 130.0, 14.0
 """Cycles of a trip whose parts wait for one another (products, maximum, exponentials, products), of each warp that the
 maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Chosen by hand, with two landscapes of
 `decode_attention` in sight."""
+
+_CROWDED, _CROWDING = 96 << 10, 0.03
+"""Bytes that the programs of a multiprocessor may ask for ahead, and the growth of a trip for each doubling beyond: on
+most landscapes of `gemm` and `grouped_gemm` six stages are 1 to 8% slower than four. Chosen by landscapes, fourteen of
+an H100 among them."""
 
 _SHARPNESS = 3.0
 """Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by landscapes."""
@@ -156,6 +162,7 @@ class _Kernel:
         )
         dtype = spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype
         item = ITEM_BYTES[dtype]
+        self._memory_bytes = _MEMORY_BYTES * memory_share(target)
         self._products = _PRODUCTS.get(target.capability // 10 * 10, 2048) * (2 if item == 1 else 1)
         # Hopper's `mma` takes no 8-bit floats: Triton converts them to 16 bits (`AccelerateMatmul.cpp`)
         converted = dtype.startswith("float8") and target.capability // 10 == 9
@@ -171,7 +178,7 @@ class _Kernel:
         tiling, dot = self._tiling, self._dot
         needed = self._flops / 2 / self._products / self._cores
         if not counted.tails:
-            return max(needed, self._least / _MEMORY_BYTES / self._cores)
+            return max(needed, self._least / self._memory_bytes / self._cores)
         trips = math.prod(axis.trips for axis in tiling.axes)
         each = self._tiles / self._cores
         tiles = max(1, math.ceil(each)) if counted.waves else each
@@ -190,9 +197,11 @@ class _Kernel:
             durations.append((_LATENCY + passing) / (self._resident * self._under_way))
         if counted.issue and dot.chained:
             chain = _CHAIN + _WARP * self._warps + _CHAINED_PRODUCT * rows * dot.n * dot.k / (16 * 8 * 16) / self._warps
-            loaded = _LATENCY + tiling.streamed_bytes / _MEMORY_BYTES
+            loaded = _LATENCY + tiling.streamed_bytes / self._memory_bytes
             durations.append(max(chain, (loaded + chain) / dot.stages) / self._resident)
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
+        if counted.in_flight:
+            trip *= self._crowding()
         total = tiles * trips * trip
         waves = math.ceil(tiles / self._resident)  # programs that are resident together start and end together
         if counted.epilogue:
@@ -202,6 +211,11 @@ class _Kernel:
             total += _DESCRIPTORS * (1 if dot.programs else waves) if dot.described and not dot.handed else 0.0
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
         return total
+
+    def _crowding(self) -> float:
+        """Return how much longer a trip takes because more is asked for ahead than hides the latency."""
+        ahead = self._resident * self._dot.stages * self._tiling.streamed_bytes
+        return 1.0 + _CROWDING * max(0.0, math.log2(ahead / _CROWDED))
 
     def _rescaled(self, product: float) -> float:
         """Return the cycles of a product whose sums are scaled, while another program, or the other half of the warps,
@@ -246,8 +260,8 @@ class _Kernel:
         """
         tiling, dot = self._tiling, self._dot
         if not reused:
-            return self._least / _MEMORY_BYTES
-        rate: float = _MEMORY_BYTES * min(1.0, dot.row_bytes / _WHOLE_ROW) ** _SHORT_ROW
+            return self._least / self._memory_bytes
+        rate: float = self._memory_bytes * min(1.0, dot.row_bytes / _WHOLE_ROW) ** _SHORT_ROW
         if dot.along_depth:
             rate *= min(1.0, dot.row_bytes / _LONG_ROW) ** _PART_ROW
         if self._least - self._written <= _L2_SIZE / 2:
@@ -265,4 +279,4 @@ class _Kernel:
     def _parts(self) -> float:
         """Return the cycles in which the parts' sums are read again."""
         sums = math.prod(axis.size for axis in (self._tiling.axes[0], self._tiling.axes[-1]))
-        return 4 * sums * self._dot.splits / _MEMORY_BYTES / self._cores
+        return 4 * sums * self._dot.splits / self._memory_bytes / self._cores
