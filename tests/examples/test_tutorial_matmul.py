@@ -38,7 +38,7 @@ def test_a_product_that_stops_wrapping_too_early_is_refused(device, tmp_path):
 
 
 def test_tuning_ends_with_a_verified_winner(device):
-    result = tune(FILE, ODD, dtype="float16", device=device, trials=3, db="sqlite://")
+    result = tune(FILE, ODD, dtype="float16", device=device, trials=2, db="sqlite://")
     assert result["verified"] is True
     assert result["time_us"] > 0
 

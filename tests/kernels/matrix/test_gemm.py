@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import types
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -246,12 +247,14 @@ def test_sums_are_kept_in_registers_with_those_of_an_exact_instruction(dtype, fl
     assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), TARGETS["ascend"])
 
 
+@cache
 def hopper(sizes, **flags):
     """The configs of `hopper` for a problem."""
     configs = enumerate_space(GEMM, problem(*sizes, **flags), HOPPER).configs
     return [config for config in configs if config["VARIANT"] == "hopper"]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("sizes", "tile", "swapped", "groups"),
     [

@@ -95,6 +95,7 @@ def off(got, wanted, output):
     return float((got[output].double() - wanted[output]).abs().max())
 
 
+@pytest.mark.in_part(1)
 @needs_triton
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
 def test_one_outlier_at_the_start_of_a_channel_does_not_spoil_its_variance(normalisations, variant):
