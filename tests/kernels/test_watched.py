@@ -85,7 +85,7 @@ def interpretable(spec, problem, config):
     return tiling.programs * tiling.trips <= MOST_TRIPS and variant != "hopper"
 
 
-@pytest.mark.in_part(10)
+@pytest.mark.in_part(7)
 @pytest.mark.parametrize("name", registry.names())
 def test_kernels_are_right_and_touch_nothing_outside_their_tensors(watched, name):
     spec = registry.load(name)

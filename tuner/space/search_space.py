@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilewise.db.records import digest
 from tilewise.errors import BadConfig, BadSpec, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
+from tilewise.tuner.space.combinations import valid_combinations
 
 __all__ = [
     "Space",
@@ -152,13 +153,7 @@ def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space
     if spec.configs is not None:
         return Space(ranges, spec.configs(problem, target))
     rules = _rules(spec)
-    combinations = itertools.product(*ranges.values())
-    valid = (
-        index
-        for index, values in enumerate(combinations)
-        if _holds(rules, dict(zip(ranges, values, strict=True)), problem, target)
-    )
-    indices = np.fromiter(valid, dtype=np.int64)
+    indices = np.fromiter(valid_combinations(rules, ranges, problem, target), dtype=np.int64)
     if not len(indices):
         where = f"at {', '.join(f'{name}={value}' for name, value in problem.shape.items())} on {target.name}"
         all_break = "".join(f": {rule}" for rule in _never_satisfied(rules, ranges, problem, target))
@@ -184,10 +179,6 @@ def _unravelled(indices: NDArray[np.int64], counts: Sequence[int]) -> ValueIndic
     for parameter in range(len(counts) - 1, -1, -1):
         indices, value_indices[:, parameter] = np.divmod(indices, counts[parameter])
     return value_indices
-
-
-def _holds(rules: Sequence[Constraint], config: Config, problem: Problem, target: Target) -> bool:
-    return all(rule.holds(config, problem, target) for rule in rules)
 
 
 def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:

@@ -108,6 +108,7 @@ def test_a_problem_that_no_config_can_do_is_refused_with_the_reason(name, sizes,
         enumerate_space(MOE, problem(*sizes, **flags), TARGETS[name])
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("quant", ["none", INT8])
 @pytest.mark.parametrize(
     "sizes", [(37, 5, 40, 70, 3), (4096, 8, 14336, 4096, 2), (1, 1, 1, 1, 1), (8, 300, 768, 96, 8)]

@@ -91,6 +91,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name
     assert verdict.error <= verdict.tolerance
 
 
+@pytest.mark.in_part(5)
 @needs_torch
 @pytest.mark.parametrize("name", [*KERNELS, "softmax", "log_softmax"])
 def test_a_step_taller_than_the_rows_is_right(interpreter, nvidia, name):

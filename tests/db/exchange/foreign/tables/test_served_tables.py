@@ -149,6 +149,7 @@ def test_products_without_blocks_are_read_by_no_known_kernel_and_may_have_any_co
 # SGLang
 
 
+@pytest.mark.in_part(8)
 @pytest.mark.parametrize(("changes", "dtype", "block"), QUANTISATIONS)
 @pytest.mark.parametrize("device", [H200, "NVIDIA H200 NVL"])
 def test_sglang_finds_each_moe_table_and_takes_the_config_of_the_nearest_rung(

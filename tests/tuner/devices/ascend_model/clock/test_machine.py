@@ -134,6 +134,7 @@ def test_the_longest_program_of_a_wave_ends_it(launched, problem, rows):
 # Bytes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("size", [(1000, 8192), (990, 8191), (4321, 500), (7, 8192)])
 @pytest.mark.parametrize("tile", [(25, 25, 256), (25, 4, 512), (20, 20, 64)])
 def test_bytes_are_those_that_the_kernel_must_move(size, tile, launched, problem, rows):

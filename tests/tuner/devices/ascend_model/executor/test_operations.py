@@ -74,7 +74,7 @@ def case(kernel_file):
     return make
 
 
-@pytest.mark.in_part(15)
+@pytest.mark.in_part(9)
 @pytest.mark.parametrize("name", EMITTED)
 def test_every_operation_the_compiler_emits_for_these_kernels_is_timed(name, case, target, cache_folder):
     spec, problem = case(name)
