@@ -49,9 +49,10 @@ async function start() {
   new Table(selection, path);
   showDetails(document.getElementById("details"), document.getElementById("spoken"), selection, path);
   tools(selection);
+  const parallel = document.getElementById("parallel"), due = trials.varied.length >= 2 && trials.best === trials.best;
+  parallel.classList.toggle("due", due); // its place is kept, so that nothing below moves when it is drawn
   instrument.dataset.ready = "";
-  if (trials.varied.length < 2 || trials.best !== trials.best) return;
-  const parallel = document.getElementById("parallel");
+  if (!due) return;
   afterPaint(() => whenSeen(parallel, () => new Parallel(parallel, selection))); // thousands of lines; the dots come first
 }
 

@@ -467,3 +467,17 @@ def test_without_scripts_the_tables_are_there(browser, url):
     assert page.locator(".heat td.h0").count() >= 1
     assert not page.locator("button[data-copy=triton]").is_visible()
     context.close()
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_what_is_drawn_later_moves_nothing_below_it(browser, url, width):
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto(f"{url}/problems/{SCOPE.key}")
+    expect(page.locator("#instrument[data-ready]")).to_be_attached()
+    height = "document.getElementById('instrument').getBoundingClientRect().height"
+    before = page.evaluate(height)
+    page.locator("#parallel").scroll_into_view_if_needed()
+    page.locator("#parallel canvas").first.wait_for()
+    assert page.evaluate(height) == before
+    context.close()
