@@ -75,7 +75,8 @@ def _more_cases(raw: Raw) -> str:
     body = raw[_MORE]
     packages = {row["package"]: row["version"] for row in body["rows"] if row["version"] != "unknown"}
     limits = f"{body['trials']} trials and {body['time_limit_s']} s each"
-    return f"{', '.join(f'{name} {packages[name]}' for name in sorted(packages))}; one call per kernel, {limits}"
+    named = ", ".join(f"{name} {packages[name]}" for name in sorted(packages))
+    return f"{named}, and mlstm-kernels 2.0.6 in the second run; one call per kernel, {limits}"
 
 
 _LIBRARIES, _FIRST_STEPS = "programs-more-libraries", "first-steps"

@@ -130,7 +130,8 @@ def _choices(raw: Raw) -> str:
 
 def _choice_words(raw: Raw) -> str:
     return (
-        f"The first choice from a file for an untuned shape (one each, most of them `nearest`) took {_choices(raw)} "
+        "The first choice from a file for an untuned shape (hosts of an H200, 2026-11-21 to 23, one each, most of them "
+        f"`nearest`) took {_choices(raw)} "
         "([first run](results/runtime-h200.json), [second](results/runtime-h200-flaggems.json), "
         f"[third](results/runtime-programs-h200.json)); in the runs below, {len(_later(raw))} choices took "
         f"{_span(_later(raw), 0)} ms each"
@@ -393,7 +394,7 @@ SERVICE = (
         name="export",
         question="An export over REST from SQLite",
         figure=_export,
-        cases=lambda raw: "one export of each database but the largest",
+        cases=lambda raw: "one export of each database but the largest, on 2 CPUs",
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
         about=("db/exchange", "db/sql", "db/records.py", "api/routes/exports.py", "benchmarks/service/serve.py"),
