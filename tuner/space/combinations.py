@@ -17,22 +17,19 @@ __all__ = ["valid_combinations"]
 
 
 class _Watched(dict[str, Value]):
-    """A config that knows the last parameter, by position, that was read: the last of all once it was read as a
-    whole."""
+    """A config that knows the last parameter, by position, whose value was read: the last of all once it was read as a
+    whole. Its names are those of any config, so whether one is among them says nothing of its values."""
 
     __slots__ = ("_positions", "last")
+    last: int
 
     def __init__(self, positions: Mapping[str, int], values: Sequence[Value]) -> None:
         super().__init__(zip(positions, values, strict=True))
-        self._positions, self.last = positions, -1
+        self._positions = positions
 
     def __getitem__(self, name: str) -> Value:
         self._note(name)
         return super().__getitem__(name)
-
-    def __contains__(self, name: object) -> bool:
-        self._note(name)
-        return super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         self._note(name)

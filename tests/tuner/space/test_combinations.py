@@ -82,6 +82,17 @@ def test_a_broken_rule_is_asked_once_for_all_that_differ_beyond_what_it_read():
     assert asked == [(4, 1), (8, 1)] + [(4, 2)] * 4 + [(8, 2)] * 4 + [(4, 3), (8, 3)]
 
 
+def test_what_another_rule_read_before_does_not_count():
+    asked = []
+
+    def second(config, problem, target):
+        asked.append(config["A"])
+        return False
+
+    assert valid(RANGES, lambda config, *_: config["D"] in (False, True), second) == []
+    assert asked == [1, 2, 3]
+
+
 def test_a_rule_that_reads_nothing_decides_on_all():
     asked = []
     assert valid(RANGES, lambda *_: bool(asked.append(1))) == []
