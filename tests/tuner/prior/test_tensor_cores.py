@@ -132,3 +132,9 @@ def test_an_accumulator_of_up_to_16_rows_takes_as_long_as_one_of_16():
 
     assert cycles(1) == cycles(16) < cycles(17)
     assert cycles(8, mma_shape=True) < cycles(16, mma_shape=True)  # its shape is what costs
+
+
+def test_a_kernel_that_says_that_it_loads_nothing_has_a_cost_too():
+    problem = make_problem(GEMM, {"M": 512, "N": 512, "K": 512}, "bfloat16")
+    spec = replace(GEMM, tiling=lambda config, problem: replace(GEMM.tiling(config, problem), streamed_bytes=0))
+    assert all(factor >= 1 for factor in penalties(spec, problem, TILES, HOPPER).values())
