@@ -807,24 +807,22 @@ def _default_spreads(raw: Raw) -> str:
 
 def _matrix(raw: Raw) -> str:
     seen, fresh, now = _first_looks(raw), _landscapes(raw, "search-matrix-sixth"), _landscapes(raw, "search-matrix")
-    small = {name: row for name, row in seen.items() if row["configs"] <= _SMALL}
     before = _landscapes(raw, "search-matrix-uncorrected")
-    corrected, mended = (_landscapes(raw, name) for name in _MATRIX_H100)
-    tiny = {name: row for name, row in corrected.items() if row["configs"] <= _SMALL}
+    corrected, mended = _corrected_looks(raw)
     return (
         f"at first sight until 2026-11-23 {_within_aims(seen)} of {len(seen)} landscapes within 8 at the median and 25 "
-        f"at the 95th percentile ({_within_aims(small)} of them spaces of at most {_SMALL} configs), "
+        f"at the 95th percentile ({_within_aims(_small(seen))} of them spaces of at most {_SMALL} configs), "
         f"{_within_aims(fresh)} of the {len(fresh)} recorded last, and one of three that are in no file; "
         f"{_within_aims(now)} of {len(now)} by the search of 2026-11-26, which all of them have decided "
         f"({_within_aims(before)} before its prior was corrected). The corrected prior at first sight, on an H100: "
-        f"{_within_aims(corrected)} of {len(corrected)} ({_within_aims(tiny)} of at most {_SMALL} configs), and after "
-        f"a change for what these showed {_within_aims(mended)} of {len(mended)} others"
+        f"{_within_aims(corrected)} of {len(corrected)} ({_within_aims(_small(corrected))} of at most {_SMALL} "
+        f"configs), and after a change for what these showed {_within_aims(mended)} of {len(mended)} others"
     )
 
 
 def _matrix_readme(raw: Raw) -> str:
     seen = _first_looks(raw)
-    corrected, mended = (_landscapes(raw, name) for name in _MATRIX_H100)
+    corrected, mended = _corrected_looks(raw)
     return (
         f"At first sight matrix kernels' searches come within 3% of the best in 8 evaluations (25 at the 95th "
         f"percentile) on {_within_aims(seen)} of {len(seen)} spaces; their prior corrected, {_within_aims(corrected)} "
@@ -833,13 +831,20 @@ def _matrix_readme(raw: Raw) -> str:
 
 
 def _matrix_cases(raw: Raw) -> str:
-    shown = ", ".join(f"{name} {_to_3(row)}" for name, row in {**_first_looks(raw), **_first_of_corrected(raw)}.items())
+    corrected, mended = _corrected_looks(raw)
+    looks = {**_first_looks(raw), **corrected, **mended}
+    shown = ", ".join(f"{name} {_to_3(row)}" for name, row in looks.items())
     return f"{'; '.join(_seeds(raw, name) for name in (*_MATRIX_RUNS, *_MATRIX_H100))}. At first sight: {shown}"
 
 
-def _first_of_corrected(raw: Raw) -> dict[str, Mapping[str, Any]]:
-    first, second = (_landscapes(raw, name) for name in _MATRIX_H100)
-    return {**first, **second}
+def _small(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {name: row for name, row in rows.items() if row["configs"] <= _SMALL}
+
+
+def _corrected_looks(raw: Raw) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    """Return the rows of the two first looks of the corrected prior, on an H100, by the landscapes' names."""
+    first, second = _MATRIX_H100
+    return _landscapes(raw, first), _landscapes(raw, second)
 
 
 def _first_looks(raw: Raw) -> dict[str, Mapping[str, Any]]:
@@ -850,7 +855,7 @@ def _first_looks(raw: Raw) -> dict[str, Mapping[str, Any]]:
 
 
 def _landscapes(raw: Raw, file: str) -> dict[str, Mapping[str, Any]]:
-    return {re.sub(r"-H[12]00\.json\.gz$", "", row["file"]): row for row in raw[file]["landscapes"]}
+    return {row["file"].removesuffix(".json.gz").removesuffix("-H200"): row for row in raw[file]["landscapes"]}
 
 
 def _within_aims(rows: Mapping[str, Mapping[str, Any]]) -> int:
