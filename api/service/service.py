@@ -25,7 +25,7 @@ from tilewise.api.service.slow_lookups import SlowLookups
 from tilewise.db.records import Problem, Question, Scope, Trial
 from tilewise.errors import NotFound, TilewiseError, Unavailable
 from tilewise.tuner.explain.report import Report
-from tilewise.tuner.workers.supervisor import Supervisor
+from tilewise.tuner.workers.supervisor import ONE_THREAD, Supervisor
 
 if TYPE_CHECKING:
     from tilewise.api.jobs.fleet import Fleet
@@ -67,8 +67,6 @@ _REGISTER_SECONDS = 5.0
 """Time after the start at which the server lists its devices for others, which takes 0.4 s of processor time."""
 
 _ENTRY = "tilewise.api.processes.worker_process:serve"
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Matrices there are small, and further threads would take cores from the server."""
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +157,7 @@ class Service:
 
         self.stopping = False
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="ready")
-        supervisor = Supervisor(_ENTRY, env=_ONE_THREAD)
+        supervisor = Supervisor(_ENTRY, env=ONE_THREAD)
         self._imports = Imports(self._url, supervisor)
         self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor, self._siblings.count)
         self._preparing = asyncio.create_task(self._prepare())

@@ -15,10 +15,23 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import IO
 
-__all__ = ["LEAVE_SECONDS", "Supervisor", "SupervisorProcess", "import_path", "in_worker", "kill_group", "tail"]
+__all__ = [
+    "LEAVE_SECONDS",
+    "ONE_THREAD",
+    "Supervisor",
+    "SupervisorProcess",
+    "import_path",
+    "in_worker",
+    "kill_group",
+    "tail",
+]
 
 LEAVE_SECONDS = 2.0
 """Time for a process to end once it was killed or its connection was closed."""
+
+ONE_THREAD: Mapping[str, str] = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Environment of processes whose arithmetic takes one thread: several run at once, and threads that wait for work spin,
+on cores that the others need."""
 
 _MODULE = f"{__name__}_process"
 

@@ -21,6 +21,7 @@ from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.journal import Journal
 from tilewise.benchmarks.model.mutants.source import Mutant, drawn
 from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS
+from tilewise.tuner.workers.supervisor import ONE_THREAD
 from tilewise.tuner.workers.worker import WorkerDied, WorkerFailed, WorkerPool, WorkerTimeout
 
 __all__ = ["DROPPED", "EQUIVALENT_SHARE", "mutants_body", "try_mutants"]
@@ -81,9 +82,9 @@ class _Stages:
 
     def __init__(self, device: str, folder: Path, seed: int, jobs: int) -> None:
         self._arguments, self._seconds = (device, folder, seed), _seconds(device)
-        env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
+        env = ONE_THREAD if device.startswith("cuda") else {"TRITON_INTERPRET": None, **ONE_THREAD}
         self._trying = WorkerPool(_ENTRY, jobs, env=env, imports=("torch",), memory_bytes=_MEMORY_BYTES)
-        interpreting = {"TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
+        interpreting = {**ONE_THREAD, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
         self._comparing = WorkerPool(_COMPARE, jobs, env=interpreting, imports=("torch",), memory_bytes=_MEMORY_BYTES)
 
     def submit(self, mutant: Mutant, row: Mapping[str, Any] | None) -> Future[Any]:

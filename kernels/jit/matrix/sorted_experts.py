@@ -42,8 +42,7 @@ def moe_bases_kernel(counts_ptr, bases_ptr, offsets_ptr, E, SLICES: tl.constexpr
     for each in range(SLICES):
         found = tl.load(counts_ptr + each * E + experts, mask=experts < E, other=0)
         total += found
-        if each < tl.program_id(0):
-            before += found
+        before += found * (each < tl.program_id(0)).to(tl.int32)
     ends = tl.cumsum(total, 0)
     tl.store(bases_ptr + tl.program_id(0) * E + experts, ends - total + before, mask=experts < E)
     if tl.program_id(0) == 0:

@@ -27,6 +27,7 @@ from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
 from tilewise.tuner.workers.artefacts import waiting_seconds
 from tilewise.tuner.workers.core_slots import CoreSlots
+from tilewise.tuner.workers.supervisor import ONE_THREAD
 from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 
 __all__ = ["ModelDevice"]
@@ -76,7 +77,7 @@ class ModelDevice(Device):
         self._workers = WorkerPool(
             self.entry,
             jobs or settings.jobs,
-            env={"TRITON_INTERPRET": None},
+            env={"TRITON_INTERPRET": None, **ONE_THREAD},
             imports=("triton.backends.ascend.compiler", "xdsl.parser", "torch"),  # torch for verifications
             memory_bytes=_MEMORY_BYTES,
             cores=CoreSlots(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),

@@ -227,27 +227,28 @@ class Executor:
         return scattered(self, scatter, loop) if scatter else loop
 
     def _trips(self, op: Op) -> Step:
-        """Compile a loop that is executed trip by trip."""
+        """Compile a loop that is executed trip by trip. Programs that begin elsewhere take their trips side by side."""
         (body,) = op.regions
         steps, yielded = self._block(body), body.yielded()
         index, *carried = body.arguments
 
         def loop(group: Group) -> list[Group]:
-            return [end for part in group.split(op.operands[:3]) for end in whole(part)]
+            low, high, step = (group.values[n] for n in op.operands[:3])
+            if np.any(np.less_equal(step, 0)):
+                raise UnknownOperation(f"the model does not support {place(op)} with a step of {np.min(step)}")
+            counts = np.maximum(0, -((low - high) // step))
+            return [end for part, count in group.split_by(counts) for end in whole(part, count)]
 
-        def whole(group: Group) -> list[Group]:
-            low, high, step = (int(group.values[n]) for n in op.operands[:3])
-            if step <= 0:
-                raise UnknownOperation(f"the model does not support {place(op)} with a step of {step}")
-            group.assign(carried, op.operands[3:])
+        def whole(group: Group, count: int) -> list[Group]:
+            group.assign([index, *carried], [op.operands[0], *op.operands[3:]])
             groups = [group]
-            for at in range(low, high, step):
+            for number in range(count):
                 for part in groups:
-                    part.values[index] = at
-                    part.trips.append(Trip(at, low, high, step))
+                    part.trips.append(Trip(number, count))
                 groups = run_steps(steps, groups)
                 for part in groups:
                     part.trips.pop()
+                    part.values[index] = part.values[index] + part.values[op.operands[2]]
                     part.assign(carried, yielded)
             for part in groups:
                 part.assign(op.results, carried)

@@ -16,12 +16,10 @@ __all__ = ["Group", "Step", "Trip", "run_steps"]
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """The current iteration of a loop."""
+    """The current iteration of a loop: its number, from 0, and that of all of them."""
 
-    index: int
-    low: int
-    high: int
-    step: int
+    number: int
+    count: int
 
 
 class Group:
@@ -44,6 +42,13 @@ class Group:
                 group.values[number] = value
         return groups
 
+    def split_by(self, amounts: Array | int) -> list[tuple[Group, int]]:
+        """Return one group per amount, which is given for each program or for all of them, and the amount."""
+        if not isinstance(amounts, np.ndarray):
+            return [(self, int(amounts))]
+        found, members = np.unique(amounts, return_inverse=True)
+        return list(zip(self.divide(members, len(found)), found.tolist(), strict=True))
+
     def divide(self, members: Array, count: int) -> list[Group]:
         """Return `count` groups, by the number of the one that each program belongs to."""
         return [self] if count == 1 else [self._part(members == number) for number in range(count)]
@@ -61,7 +66,7 @@ class Group:
         """Return how often the innermost body was entered before, over all loops around it."""
         count = 0
         for trip in self.trips:
-            count = count * max(0, -(-(trip.high - trip.low) // trip.step)) + (trip.index - trip.low) // trip.step
+            count = count * trip.count + trip.number
         return count
 
 

@@ -91,6 +91,31 @@ def test_loops_run_as_often_as_each_program_says_and_carry_values(run):
     assert run(*lines, programs=7)[:7].tolist() == [sum(range(p)) for p in range(7)]
 
 
+def test_programs_whose_loops_begin_elsewhere_and_are_as_long_stay_together(program):
+    lines = (
+        *ID,
+        constant("three", 3),
+        constant("seven", 7),
+        constant("twenty", 20),
+        binary("low", "muli", "p", "seven"),
+        binary("end", "addi", "low", "seven"),
+        '%in = "arith.cmpi"(%end, %twenty) <{predicate = 2 : i64}> : (index, index) -> i1',
+        '%high = "arith.select"(%in, %end, %twenty) : (i1, index, index) -> index',
+        '%sum = "scf.for"(%low, %high, %three, %c0) ({',
+        "^bb0(%i: index, %carried: index):",
+        binary("next", "addi", "carried", "i"),
+        '"scf.yield"(%next) : (index) -> ()',
+        "}) : (index, index, index, index) -> index",
+        *put("sum", "p"),
+    )
+    executor, groups = Executor(program(*lines), UB), []
+    executor._steps.append(lambda group: groups.append(group.programs.tolist()))
+    data = np.arange(4096, dtype=np.float32)
+    executor.run({"x_ptr": data}, [7], (5,))
+    assert data[:5].tolist() == [sum(range(7 * p, min(7 * p + 7, 20), 3)) for p in range(5)]
+    assert sorted(groups) == [[0, 1], [2], [3, 4]]
+
+
 def test_while_loops_end_for_each_program_on_its_own(run):
     lines = (
         *ID,

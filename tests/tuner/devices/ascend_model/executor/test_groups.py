@@ -24,7 +24,7 @@ class Kept:
 
 def group(*values, programs=4):
     numbers = np.arange(programs)
-    return Group(numbers, list(values), Kept(numbers), Kept(numbers), [Trip(1, 0, 4, 1)])
+    return Group(numbers, list(values), Kept(numbers), Kept(numbers), [Trip(1, 4)])
 
 
 def test_programs_are_split_by_each_combination_of_values_and_keep_what_is_theirs():
@@ -41,7 +41,7 @@ def test_programs_are_split_by_each_combination_of_values_and_keep_what_is_their
     assert middle.values[3].offset.tolist() == [0, 16]
     assert middle.values[4] == 7
     assert middle.chip.programs.tolist() == [0, 2]
-    middle.trips.append(Trip(0, 0, 1, 1))
+    middle.trips.append(Trip(0, 1))
     assert len(whole.trips) == len(parts[0].trips) == 1
 
 
@@ -56,11 +56,9 @@ def test_programs_of_equal_values_stay_together():
     ("trips", "count"),
     [
         ([], 0),
-        ([Trip(3, 0, 8, 1)], 3),
-        ([Trip(8, 2, 9, 3)], 2),
-        ([Trip(1, 0, 4, 1), Trip(4, 0, 10, 4)], 1 * 3 + 1),
-        ([Trip(2, 0, 4, 1), Trip(6, 2, 9, 2), Trip(1, 0, 2, 1)], (2 * 4 + 2) * 2 + 1),
-        ([Trip(2, 0, 4, 1), Trip(5, 5, 3, 1)], 0),
+        ([Trip(3, 8)], 3),
+        ([Trip(1, 4), Trip(1, 3)], 1 * 3 + 1),
+        ([Trip(2, 4), Trip(2, 4), Trip(1, 2)], (2 * 4 + 2) * 2 + 1),
     ],
 )
 def test_an_iteration_is_counted_over_all_loops_around_it(trips, count):
