@@ -30,7 +30,7 @@ _NVIDIA = (
     *FIRST_SPECS,
 )
 _TIMING = ("tuner/measure", "tuner/devices/cuda", "tuner/devices/measured")
-_MATRIX_H100 = ("search-matrix-h100-first", "search-matrix-h100-second")
+_MATRIX_H100 = tuple(f"search-matrix-h100-{look}" for look in ("first", "second", "third"))
 _MATRIX_RUNS = tuple(f"search-matrix{look}" for look in ("-first", "-second", "-fourth", "-fifth", "-sixth", ""))
 _UNAIDED_RUNS = ("search-unaided-unseen", "search-unaided-matrix", "search-unaided")
 _UNAIDED, _CALCULATED = "guided-without-prior", "random-calculated"
@@ -816,7 +816,8 @@ def _matrix(raw: Raw) -> str:
         f"{_within_aims(now)} of {len(now)} by the search of 2026-11-26, which all of them have decided "
         f"({_within_aims(before)} before its prior was corrected). The corrected prior at first sight, on an H100: "
         f"{_within_aims(corrected)} of {len(corrected)} ({_within_aims(_small(corrected))} of at most {_SMALL} "
-        f"configs), and after a change for what these showed {_within_aims(mended)} of {len(mended)} others"
+        f"configs), and after a change for what these showed {_within_aims(mended)} of {len(mended)} others "
+        f"of two lists ({_within_aims(_small(mended))} of at most {_SMALL} configs)"
     )
 
 
@@ -842,9 +843,10 @@ def _small(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def _corrected_looks(raw: Raw) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
-    """Return the rows of the two first looks of the corrected prior, on an H100, by the landscapes' names."""
-    first, second = _MATRIX_H100
-    return _landscapes(raw, first), _landscapes(raw, second)
+    """Return the rows of the first looks of the corrected prior, on an H100, by the landscapes' names: those of the
+    first list, and those of the lists after the prior was changed again."""
+    first, second, third = (_landscapes(raw, name) for name in _MATRIX_H100)
+    return first, {**second, **third}
 
 
 def _first_looks(raw: Raw) -> dict[str, Mapping[str, Any]]:
@@ -1383,15 +1385,15 @@ SEARCH = (
         files=_files(*_MATRIX_RUNS, "search-matrix-uncorrected", *_MATRIX_H100),
         places=(Place("docs/search.md"), Place("README.md", _matrix_readme)),
         about=("tuner/prior/tensor_cores.py", *_SEARCH),
-        designed="the prior, on all of them but the last six of the H100, after the first look at each; the opening, "
-        "on all of the H200 but ten; the values that flash_attention offers, with runs of other shapes in sight; how "
-        "near one another the guesses of the opening may lie, on all of the H200",
+        designed="the prior, on all of them but the last sixteen of the H100, after the first look at each; the "
+        "opening, on all of the H200 but ten; the values that flash_attention offers, with runs of other shapes in "
+        "sight; how near one another the guesses of the opening may lie, on all of the H200",
         independent="each landscape's first look; the shapes of the H100 were listed before any was recorded (14 of "
-        "18, then 6 of 10: the others for want of time, and one refused)",
+        "18, then 6 of 10, then 10 of 13: the others for want of time, and one refused)",
         note="Three first looks are not in the files: two shapes of decode_attention took 13 / 13 and 2 / 2, and "
         "gemm-100x3000x5000, with a kernel that was mended since, 30 / over 60. The file of the second look is dated "
-        "minutes after that of the fourth; which code made it is not recorded. The 12 seeds look like one on 19 of the "
-        "20 of an H100, so their 95th percentile says nothing of spread.",
+        "minutes after that of the fourth; which code made it is not recorded. The 12 seeds look like one on most "
+        "of an H100's, so their 95th percentile says nothing of spread.",
     ),
     Claim(
         name="first-looks",
