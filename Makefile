@@ -56,13 +56,13 @@ gate: style wheels collect .venv-core/ready
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
 test-full: .venv-test/ready wheels $(LARGE_READERS:%=build/readers/%)
-	$(TEST)/pytest -n 2 --dist loadfile -m full --record docs/results/test-full.json
+	$(TEST)/pytest tests -n 2 --dist loadfile -m full --record docs/results/test-full.json
 
 test-gpu: .venv-gpu/ready
-	.venv-gpu/bin/pytest -m needs_gpu --record docs/results/test-gpu.json
+	.venv-gpu/bin/pytest tests -m needs_gpu --record docs/results/test-gpu.json
 
 test-npu: .venv-npu/ready
-	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
+	.venv-npu/bin/pytest tests -m needs_npu --record docs/results/test-gpu.json
 
 # Pytest's bytecode of all tests, made once rather than by each worker.
 collect: .venv-test/ready

@@ -5,7 +5,8 @@ the hardware rounds to nearest even. Sums, products and comparisons work on the 
 be made at all. Here each such operation is done in float32 and rounded once.
 
 float8 (3.2 and 3.6): a number that is rounded up to a power of two loses the carry and becomes half as large. Here
-torch converts, after values beyond the largest number were set to it, as accelerators do.
+torch converts, after values beyond the largest number were set to it, as accelerators do. triton-ascend refuses to
+convert them at all for most of its parts, and with that masked loads of them.
 
 Masks (3.2): a store or atomic whose mask is a single False writes anyway, because the mask is tested for truth instead
 of presence. This affects every kernel with sub-tiles of one row.
@@ -24,6 +25,7 @@ sum has its tile's dtype.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +75,8 @@ def install() -> None:
     interpreter.ReduceOps.generic_reduce = _by_halves(interpreter.ReduceOps.generic_reduce)
     for scans in (interpreter.ReduceOps, interpreter.ScanOps):
         scans.to_tensor = _of_its_dtype(scans.to_tensor)
+    if patched := sys.modules.get("triton.triton_patch.language.semantic"):
+        patched.is_compile_on_910_95 = True  # type: ignore[attr-defined]  # the parts that have 8-bit floats
     keep_masks()
     convert_bounds()
 

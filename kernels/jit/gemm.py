@@ -36,6 +36,20 @@ def _dot(a, b, total, FP8: tl.constexpr, EXACT_TERMS: tl.constexpr):
 
 
 @triton.jit
+def part_of(at, inside, within, EVEN: tl.constexpr, EVEN_K: tl.constexpr):
+    """Load a part of an operand, with zeros where a row or column is not `inside` or the depth not `within`: EVEN and
+    EVEN_K say that all are.
+
+    If rows outside read the last one instead, all programs would ask one slice of the L2 cache for its lines.
+    """
+    if EVEN and EVEN_K:
+        return tl.load(at)
+    if EVEN:
+        return tl.load(at, mask=within, other=0.0)
+    return tl.load(at, mask=inside if EVEN_K else inside & within, other=0.0)
+
+
+@triton.jit
 def _finished(total, bias_ptr, a_scale_ptr, b_scale_ptr, rows, cols, M, N, ACTIVATION: tl.constexpr):
     """Return the sums with their scales, bias and activation, in float32."""
     if a_scale_ptr is not None:
@@ -75,26 +89,19 @@ def _sums(
     BLOCK_K: tl.constexpr,
 ):
     """Return the products of these rows and columns, added up over `trips` blocks of K from `first` on."""
-    # rows outside read the last one: loads need no mask for them, and their sums are not stored. Columns that are
-    # contiguous stay so only under a mask
-    a_rows = rows if EVEN_M else tl.minimum(rows, M - 1)
-    b_cols = tl.minimum(cols, N - 1) if COLUMN_MAJOR and not EVEN_N else cols
+    in_rows, in_cols = (rows < M)[:, None], (cols < N)[None, :]
     inner = tl.arange(0, BLOCK_K)
     start = first + inner
     if WIDE:
-        a_rows, b_cols, start = a_rows.to(tl.int64), b_cols.to(tl.int64), start.to(tl.int64)
-    a_at = a_ptr + a_rows[:, None] * K + start[None, :]
-    b_at = b_ptr + (b_cols[None, :] * K + start[:, None] if COLUMN_MAJOR else start[:, None] * N + b_cols[None, :])
+        rows, cols, start = rows.to(tl.int64), cols.to(tl.int64), start.to(tl.int64)
+    a_at = a_ptr + rows[:, None] * K + start[None, :]
+    b_at = b_ptr + (cols[None, :] * K + start[:, None] if COLUMN_MAJOR else start[:, None] * N + cols[None, :])
     b_step = BLOCK_K if COLUMN_MAJOR else BLOCK_K * N
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for trip in range(trips):
         left = K - first - trip * BLOCK_K
-        a = tl.load(a_at) if EVEN_K else tl.load(a_at, mask=inner[None, :] < left, other=0.0)
-        if EVEN_N or COLUMN_MAJOR:
-            b = tl.load(b_at) if EVEN_K else tl.load(b_at, mask=inner[:, None] < left, other=0.0)
-        else:
-            inside = cols[None, :] < N if EVEN_K else (cols[None, :] < N) & (inner[:, None] < left)
-            b = tl.load(b_at, mask=inside, other=0.0)
+        a = part_of(a_at, in_rows, inner[None, :] < left, EVEN_M, EVEN_K)
+        b = part_of(b_at, in_cols, inner[:, None] < left, EVEN_N, EVEN_K)
         total = _dot(a, b, total, FP8, EXACT_TERMS)
         a_at += BLOCK_K
         b_at += b_step

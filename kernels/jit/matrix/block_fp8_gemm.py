@@ -30,17 +30,18 @@ def block_fp8_gemm_kernel(
     """Compute one tile per program. SCALED: elements that share a scale. WIDE: a matrix has 2^31 elements or more."""
     tile_m, tile_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     rows, col = tile_m * BLOCK_M + tl.arange(0, BLOCK_M), tile_n * BLOCK_N
-    read = rows if EVEN_M else tl.minimum(rows, M - 1)  # rows outside read the last one, and are not stored
     total = scaled_sums(
         a_ptr,
         b_ptr,
         a_scale_ptr,
         b_scale_ptr,
+        M,
         N,
         K,
-        read,
+        rows,
         col,
         SCALED,
+        EVEN_M,
         EVEN_N,
         EVEN_K,
         WIDE,

@@ -190,13 +190,13 @@ def _project(
         block, tile_n = _tile_of(tl.program_id(0), blocks, COLS, 1, BLOCK_N, GROUP_M)
         pairs = tl.load(pairs_ptr + block * BLOCK_M + tl.arange(0, BLOCK_M))
         expert = tl.load(experts_ptr + block).to(tl.int64)
-        rows = tl.minimum(pairs, PAIRS - 1) // SHARING
+        rows = pairs // SHARING  # of a place without a pair, which has the number PAIRS, there is none
         cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
         if QUANT == "none":
             total = _sums(
                 a_ptr,
                 w_ptr + expert * COLS * DEPTH,
-                PAIRS,
+                PAIRS // SHARING,
                 COLS,
                 DEPTH,
                 rows,
@@ -206,7 +206,7 @@ def _project(
                 True,
                 False,
                 0,
-                True,
+                False,
                 EVEN_COLS,
                 EVEN_DEPTH,
                 WIDE,
@@ -222,11 +222,13 @@ def _project(
                 w_ptr + expert * COLS * DEPTH,
                 a_scale_ptr,
                 scale_ptr,
+                PAIRS // SHARING,
                 COLS,
                 DEPTH,
                 rows,
                 tile_n * BLOCK_N,
                 GROUP,
+                False,
                 EVEN_COLS,
                 EVEN_DEPTH,
                 WIDE,
@@ -235,7 +237,7 @@ def _project(
                 BLOCK_K,
             )
             if QUANT == "int8_w8a8":
-                total *= tl.load(a_scale_ptr + rows)[:, None]
+                total *= tl.load(a_scale_ptr + rows, mask=pairs < PAIRS, other=0.0)[:, None]
                 total *= tl.load(scale_ptr + cols, mask=cols < COLS, other=0.0)[None, :]
         if weight_ptr is not None:
             total *= tl.load(weight_ptr + pairs, mask=pairs < PAIRS, other=0.0)[:, None]
