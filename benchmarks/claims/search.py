@@ -837,8 +837,9 @@ def _matrix_readme(raw: Raw) -> str:
     corrected, mended = _corrected_looks(raw)
     return (
         f"At first sight matrix kernels' searches come within 3% of the best in 8 evaluations (25 at the 95th "
-        f"percentile) on {_within_aims(seen)} of {len(seen)} spaces; their prior corrected once, "
-        f"{_within_aims(corrected)} of {len(corrected)} of an H100; twice, {_within_aims(mended)} of {len(mended)} others"
+        f"percentile) on {_within_aims(seen)} of {len(seen)} spaces; prior corrected once, "
+        f"{_within_aims(corrected)} of {len(corrected)} of an H100; twice, {_within_aims(mended)} of {len(mended)} "
+        "others"
     )
 
 
