@@ -92,6 +92,6 @@ def _memory(op: Op) -> MemRef:
 def _reads(operations: Any) -> list[tuple[int, int]]:
     """Return the buffers of global memory that are read, each by the value that held it before the nest, and the bytes
     of one element."""
-    sources = {op.results[0]: op.operands[0] for op in operations if op.name == "memref.reinterpret_cast"}
+    sources = {op.result: op.operands[0] for op in operations if op.name == "memref.reinterpret_cast"}
     loads = [op for op in operations if op.name == "memref.load" and _memory(op).space == "gm"]
     return [(sources.get(op.operands[0], op.operands[0]), _bytes(op)) for op in loads]

@@ -81,9 +81,10 @@ class HalfClock(ProgramClock):
         kind = made.kind
         offset = (made.start - area.start) // made.item_bytes
         view = View(len(self._whole.arguments) + number, offset, kind.shape, kind.strides, kind.item_bits)
+        result = op.result
 
         def allocate(values: list[Any], core: Core) -> None:
-            values[op.results[0]] = view
+            values[result] = view
 
         return allocate
 
@@ -97,9 +98,11 @@ class HalfClock(ProgramClock):
         return min(rows, row_repeats)
 
     def _sub_block(self, op: Op) -> Step:
+        result = op.result
+
         def sub_block(values: list[Any], core: Core) -> None:
             assert isinstance(core, HalfCore)
-            values[op.results[0]] = core.number - 1
+            values[result] = core.number - 1
 
         return sub_block
 

@@ -155,7 +155,7 @@ class ProgramClock:
         raise UnknownOperation(f"the model does not know the operation {op.name}")
 
     def _arith(self, op: Op, short: str) -> Step:
-        result = op.results[0]
+        result = op.result
         if short == "constant":
             value = op.attributes["value"]
 
@@ -165,7 +165,7 @@ class ProgramClock:
             return constant
         cost = self.scalar_cycles(op)
         operands = op.operands
-        if short == "select" and isinstance(op.result_types[0], MemRef):
+        if short == "select" and isinstance(op.result_type, MemRef):
 
             def select(values: _Values, core: Core) -> None:
                 values[result] = _either_view(*(values[i] for i in operands))
@@ -196,7 +196,7 @@ class ProgramClock:
         return None
 
     def _program(self, op: Op) -> Step:
-        result = op.results[0]
+        result = op.result
 
         def program(values: _Values, core: Core) -> None:
             values[result] = core.program
@@ -205,7 +205,7 @@ class ProgramClock:
 
     def _if(self, op: Op) -> Step:
         """Compile a branch. One that depends on tensor contents is timed if it is a guard: on its longer side."""
-        condition = op.operands[0]
+        condition = op.operand
         branches = [(self.compile(region), region.yielded()) for region in op.regions]
         cost, results = self.costs["iteration"], op.results
         longer = _guarded(op)
@@ -223,7 +223,7 @@ class ProgramClock:
         return branch
 
     def _for(self, op: Op) -> Step:
-        body = op.regions[0]
+        body = op.body
         steps, yielded = self.compile(body), body.yielded()
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self.costs["iteration"], op.results
@@ -273,11 +273,11 @@ class ProgramClock:
 
     def _pointer_cast(self, op: Op) -> Step:
         """View on-chip memory at the first of its addresses; the others, of double buffers, lie alike in the banks."""
-        kind = op.result_types[0]
+        kind = op.result_type
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
-        address, result = op.segments()[0][0], op.results[0]
+        address, result = op.segments()[0][0], op.result
         made: dict[int, View] = {}
 
         def cast(values: _Values, core: Core) -> None:
@@ -291,8 +291,8 @@ class ProgramClock:
     def _subview(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         plan = index_plan(op)
-        result = op.results[0]
-        kind = op.result_types[0]
+        result = op.result
+        kind = op.result_type
         assert isinstance(kind, MemRef)
         kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
 
@@ -312,7 +312,7 @@ class ProgramClock:
     def _reinterpret(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         plan = index_plan(op)
-        result = op.results[0]
+        result = op.result
 
         def reinterpret(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -326,7 +326,7 @@ class ProgramClock:
 
     def _metadata(self, op: Op) -> Step:
         """Split a view into its base, offset, sizes and strides."""
-        source, (base, offset, *rest) = op.operands[0], op.results
+        source, (base, offset, *rest) = op.operand, op.results
 
         def metadata(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -338,7 +338,7 @@ class ProgramClock:
 
     def _collapse(self, op: Op) -> Step:
         groups = tuple(tuple(group) for group in op.attributes["reassociation"])
-        source, result = op.operands[0], op.results[0]
+        source, result = op.operand, op.result
 
         def collapse(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -347,7 +347,7 @@ class ProgramClock:
         return collapse
 
     def _expand(self, op: Op) -> Step:
-        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        kind, source, result = op.result_type, op.operands[0], op.result
         groups = op.attributes["reassociation"]
         assert isinstance(kind, MemRef)
 
@@ -360,8 +360,7 @@ class ProgramClock:
 
     def _retype(self, op: Op) -> Step:
         """View the same memory under the result's static type: cast, bitcast."""
-        kind = op.result_types[0]
-        source, result = op.operands[0], op.results[0]
+        kind, source, result = op.result_type, op.operand, op.result
         assert isinstance(kind, MemRef)
 
         def retype(values: _Values, core: Core) -> None:
@@ -465,7 +464,7 @@ class ProgramClock:
                 core.scalar(outside * core.lines_to(view.base, at, size))
                 (core.reads if reads else core.writes)[view.base] += size
             if reads:
-                values[op.results[0]] = self._content(view.base, at)
+                values[op.result] = self._content(view.base, at)
 
         return access
 
@@ -761,7 +760,7 @@ def _flag(op: Op, function: Function) -> tuple[int, int, Callable[[_Values], int
     if static is not None:
         event = int(static.removeprefix("EVENT_ID"))
         return source, target, lambda values: event
-    number = op.operands[0]
+    number = op.operand
     return source, target, lambda values: int(values[number])
 
 

@@ -113,7 +113,7 @@ class _FirstTrips(HalfClock):
     def _step(self, op: Op) -> Step | None:
         if op.name in _WITHOUT_READS:
             return None
-        if op.name == "scf.for" and any(inner.name == "hivm.hir.nd2nz" for inner in op.regions[0].operations):
+        if op.name == "scf.for" and any(inner.name == "hivm.hir.nd2nz" for inner in op.body.operations):
             return self._first_trip(op)
         return super()._step(op)
 

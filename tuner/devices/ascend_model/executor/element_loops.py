@@ -301,7 +301,7 @@ def _subview(registers: Registers, op: Op) -> None:
 
 
 def _collapse(registers: Registers, op: Op) -> None:
-    registers[op.result] = collapsed(registers[op.operands[0]], op.attributes["reassociation"])
+    registers[op.result] = collapsed(registers[op.operand], op.attributes["reassociation"])
 
 
 def _load_row(registers: Registers, op: Op) -> None:

@@ -207,11 +207,12 @@ class Executor:
 
     def _if(self, op: Op) -> Step:
         branches = [(self._block(region), region.yielded()) for region in op.regions]
+        condition = op.operand
 
         def branch(group: Group) -> list[Group]:
             done = []
             for part in group.split(op.operands):
-                steps, yielded = branches[0 if part.values[op.operands[0]] else 1]
+                steps, yielded = branches[0 if part.values[condition] else 1]
                 for end in run_steps(steps, [part]):
                     end.assign(op.results, yielded)
                     done.append(end)
@@ -349,7 +350,7 @@ class Executor:
 
     def _metadata(self, op: Op) -> Step:
         """Split a view into its base, offset, sizes and strides."""
-        source, (base, offset, *rest) = op.operands[0], op.results
+        source, (base, offset, *rest) = op.operand, op.results
 
         def metadata(group: Group) -> None:
             view: View = group.values[source]
@@ -360,7 +361,7 @@ class Executor:
         return metadata
 
     def _collapse(self, op: Op) -> Step:
-        groups, source, result = op.attributes["reassociation"], op.operands[0], op.result
+        groups, source, result = op.attributes["reassociation"], op.operand, op.result
 
         def collapse(group: Group) -> None:
             group.values[result] = collapsed(group.values[source], groups)
@@ -381,7 +382,7 @@ class Executor:
 
     def _retype(self, op: Op) -> Step:
         """View the same memory under the result's static type: cast, bitcast."""
-        kind, source, result = op.result_type, op.operands[0], op.result
+        kind, source, result = op.result_type, op.operand, op.result
         assert isinstance(kind, MemRef)
 
         def retype(group: Group) -> None:
@@ -416,7 +417,7 @@ class Executor:
             groups = group.split(op.operands)
             for part in groups:
                 act = part.order.set_flag if sets else part.order.wait_flag
-                act(source, target, int(part.values[op.operands[0]]) if event is None else event, op)
+                act(source, target, int(part.values[op.operand]) if event is None else event, op)
             return groups
 
         return flag

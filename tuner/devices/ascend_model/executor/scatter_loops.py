@@ -145,7 +145,7 @@ class _Body:
                 compute_step(op)(self.registers, op)
 
     def _if(self, op: Op, masks: _Masks) -> None:
-        condition = self.registers[op.operands[0]]
+        condition = self.registers[op.operand]
         if isinstance(condition, np.ndarray) and condition.size > 1:
             self.take(op.regions[0].operations, (*masks, np.broadcast_to(condition != 0, self._shape)))
         elif condition:
@@ -161,8 +161,8 @@ class _Body:
         self._cells[op.result] = _Cell(op.result, views)
 
     def _collapse(self, op: Op, masks: _Masks) -> None:
-        if op.operands[0] in self._cells:
-            self._cells[op.result] = self._cells[op.operands[0]]
+        if op.operand in self._cells:
+            self._cells[op.result] = self._cells[op.operand]
         else:
             compute_step(op)(self.registers, op)
 
@@ -197,7 +197,7 @@ class _Body:
     def _flag(self, op: Op, masks: _Masks) -> None:
         source, target = (pipe_number(op.attributes[end], self._launch.function) for end in ("set_pipe", "wait_pipe"))
         static, sets = op.attributes.get("static_event_id"), op.name == "hivm.hir.set_flag"
-        number = self.registers[op.operands[0]] if static is None else int(static.removeprefix("EVENT_ID"))
+        number = self.registers[op.operand] if static is None else int(static.removeprefix("EVENT_ID"))
 
         def flag(order: Order, turn: int, event: int) -> None:
             (order.set_flag if sets else order.wait_flag)(source, target, event, op)

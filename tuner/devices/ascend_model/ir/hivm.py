@@ -54,6 +54,12 @@ class Op:
     number: int = 0
 
     @property
+    def operand(self) -> int:
+        """The number of the only operand."""
+        (operand,) = self.operands
+        return operand
+
+    @property
     def result(self) -> int:
         """The number of the only result."""
         (result,) = self.results
