@@ -18,7 +18,7 @@ _LATEST = select(models.trials.c.created).order_by(models.trials.c.id.desc()).li
 
 def last_trial(database: Database) -> int:
     """Return the number of the trial that was stored last, or 0. Numbers grow."""
-    return int(database.fetch(_LAST)[0][0])
+    return int(database.fetch_value(_LAST))
 
 
 def trials_a_minute(database: Database, now: datetime | None = None) -> float:

@@ -111,7 +111,7 @@ class Artefacts:
             connection.execute(delete(models.compilations).where(_C.key == key, _C.owner == owner))
 
     def totals(self) -> Totals:
-        count, size = self._database.fetch(_TOTALS)[0]
+        ((count, size),) = self._database.fetch(_TOTALS)
         return Totals(int(count), int(size))  # PostgreSQL adds up in decimals
 
     def _seal(self, key: str, content: bytes) -> str:

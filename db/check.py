@@ -209,4 +209,4 @@ def _listed(faults: Iterator[str]) -> tuple[str, ...]:
 
 def _counts(database: Database) -> dict[str, int]:
     counted = {table.name: select(func.count()).select_from(table) for table in metadata.sorted_tables}
-    return {name: database.fetch(statement)[0][0] for name, statement in counted.items()}
+    return {name: database.fetch_value(statement) for name, statement in counted.items()}

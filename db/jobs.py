@@ -272,7 +272,7 @@ class Jobs(Queue):
         try:
             self._change(again.values(**reset, token=token))
         except StoreError as error:
-            key = self._database.fetch(_KEY, id=number)[0][0]
+            key = self._database.fetch_value(_KEY, id=number)
             if isinstance(error.__cause__, IntegrityError) and (known := self._keyed(key)):
                 return known
             raise
@@ -298,7 +298,7 @@ class Jobs(Queue):
     def _check_quota(self, token: int | None, quota: int | None) -> None:
         if token is None or quota is None:
             return
-        count = self._database.fetch(_UNFINISHED, token=token)[0][0]
+        count = self._database.fetch_value(_UNFINISHED, token=token)
         if count >= quota:
             raise Busy(f"this token has {count} jobs that wait or run, of at most {quota}; wait for one to end", 10.0)
 

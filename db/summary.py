@@ -40,7 +40,7 @@ def summarize(url: str) -> Summary:
     database = connect_untouched(url, _CONNECT_SECONDS)
     try:
         found = revision(database)
-        problems = database.fetch(_PROBLEMS)[0][0] if found is not None else 0
+        problems = database.fetch_value(_PROBLEMS) if found is not None else 0
         read_only = database.is_file and not sqlite.is_writable(Path(database.name))
         return Summary(shown(url), found, HEAD, problems, read_only)
     finally:

@@ -74,7 +74,7 @@ class Changes:
             self._connection.close()
 
     def _changed(self) -> Sequence[str] | None:
-        [[number]] = self._database.fetch(queries.REVISION)
+        number = self._database.fetch_value(queries.REVISION)
         changed: Sequence[str] | None = ()
         if number < self._seen or self._seen < 0:  # a lower number: an older database replaced this one
             changed = None

@@ -72,6 +72,11 @@ class Database:
         except self._errors as error:
             raise fault(self.name, error) from error
 
+    def fetch_value(self, statement: Statement, **parameters: str | int) -> Any:
+        """Return the value of a SELECT of one row and column."""
+        ((value,),) = self.fetch(statement, **parameters)
+        return value
+
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
         """Yield this database in one read transaction; an in-memory one as it is, since it has only one connection."""

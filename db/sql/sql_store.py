@@ -130,11 +130,11 @@ class SqlStore(Store):
             touch(connection, [scope_id])
 
     def mark(self) -> int:
-        [[newest]] = self._database.fetch(queries.NEWEST)
+        newest = self._database.fetch_value(queries.NEWEST)
         return newest or 0
 
     def revision(self) -> int:
-        [[number]] = self._database.fetch(queries.REVISION)
+        number = self._database.fetch_value(queries.REVISION)
         return int(number)
 
     def written(self, since: int) -> list[Scope]:
@@ -162,8 +162,7 @@ class SqlStore(Store):
 
     def written_at(self, key: str) -> int | None:
         """Return the revision of the last write to a scope's trials, or None if there is no such scope."""
-        rows = self._database.fetch(queries.WRITTEN_AT, key=key)
-        return int(rows[0][0]) if rows else None
+        return next((int(revision) for (revision,) in self._database.fetch(queries.WRITTEN_AT, key=key)), None)
 
     def result(self, scope: Scope) -> Result:
         rows = self._database.fetch(queries.RESULT, key=scope.key)
@@ -263,7 +262,7 @@ class SqlStore(Store):
         """Return the number of scopes that match, counted up to `most`."""
         chosen, dims = _filters(wanted)
         statement = queries.count_of_scopes(frozenset(chosen), len(dims))
-        return int(self._database.fetch(statement, most=most, **chosen, **dims)[0][0])
+        return int(self._database.fetch_value(statement, most=most, **chosen, **dims))
 
     def trial_page(
         self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
