@@ -431,6 +431,20 @@ def test_a_stored_leader_that_was_never_verified_is_verified_before_it_counts(bo
     assert result.counts[Status.CORRECTNESS] == 1
 
 
+@pytest.mark.parametrize("agrees", [True, False])
+def test_what_only_the_default_verified_is_verified_anew_once_the_kernel_has_a_reference(bowl, tuning, agrees):
+    alone = dataclasses.replace(bowl.SPEC, reference=None)
+    before = tuning(12, spec=alone).run().winner
+    assert before.verified_by == "self"
+    again = bowl.FormulaDevice()
+    assert tuning(12, again, spec=alone).run().winner == before and again.verified == []
+    device = bowl.FormulaDevice(wrong=lambda config: config == before.config and not agrees)
+    result = tuning(12, device).run()
+    assert device.verified[0] == before.config
+    assert result.winner.verified_by == "reference"
+    assert (result.winner.config == before.config, result.counts.get(Status.CORRECTNESS, 0)) == (agrees, 1 - agrees)
+
+
 def test_trials_of_another_source_dtype_or_toolchain_are_not_resumed(bowl, tuning):
     tuning(8).run()
     device = bowl.FormulaDevice()
