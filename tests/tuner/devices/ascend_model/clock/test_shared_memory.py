@@ -260,6 +260,21 @@ def test_a_cube_core_of_a_faster_part_draws_no_more_than_two_vector_cores_alone(
     assert one_core(1 / 2, on=dataclasses.replace(PART, hbm_gb_s=3200), cube=True) == pytest.approx(2 * 100.9)
 
 
+@pytest.mark.parametrize(("competing", "beside", "path"), [(0.5, 1 / 40, 30), (5, 1 / 4, 30), (20, 1, 15), (60, 1, 5)])
+def test_a_cube_core_and_its_two_vector_cores_share_a_path(competing, beside, path):
+    """The pipes of ten cube cores, with 20 vector cores beside them, transfer to three cores each at most."""
+    figures = {**COSTS.figures, "cube_read_bytes": 30, "fix_bytes": 50}
+    memory = SharedMemory(PART, dataclasses.replace(COSTS, figures=figures), {3: MIB}, L2State.WARM, core="cube")
+    both = memory.rates_of_both(competing, 10)
+    cached = 2000 * 0.9 / max(1, competing) / 2
+    shared = pytest.approx(min(cached, path))
+    assert (both.inward[3].core, both.outward[3].core) == pytest.approx((30, 50))
+    assert (both.vector.inward[3].core, both.vector.outward[3].core) == pytest.approx((60 * 2 / (1 + beside), 40))
+    for side in (both, both.vector):
+        assert (side.inward[3].share, side.outward[3].share) == (shared, shared)
+        assert (side.inward[3].latency, side.clock_ghz) == (NEAR, 2.0)
+
+
 def test_a_place_that_is_read_again_knows_what_was_moved_since():
     core = Reuse(0, 5)
     one, other = View(3, 0, (256,), (1,), 32), View(3, 256, (64,), (1,), 32)
