@@ -55,10 +55,14 @@ class Operation:
     def writes(self) -> bool:
         return self.leased or (self.part != "store" and self.name not in _READING)
 
-    def to_json(self, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a call's arguments by name. Raises `StoreError` for values that no JSON holds."""
-        bound = self.signature.bind(None, *given, **named).arguments
-        return {name: _plain(value) for name, value in list(bound.items())[1:]}
+    def by_name(self, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name."""
+        _, *bound = self.signature.bind(None, *given, **named).arguments.items()
+        return dict(bound)
+
+    def to_json(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON of arguments by name. Raises `StoreError` for values that no JSON holds."""
+        return {name: _plain(value) for name, value in arguments.items()}
 
     def from_json(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call. Raises `UsageError` if they are not those of the method."""

@@ -148,9 +148,10 @@ def _implemented(
 
 def _request(operation: Operation, link: Link, writer: _Writer | None) -> Callable[..., Any]:
     def method(_: object, *given: Any, **named: Any) -> Any:
+        by_name = operation.by_name(given, named)
         if operation.name == "store.record":
-            refuse_flaws(given[1] if len(given) > 1 else named["trials"])
-        arguments = operation.to_json(given, named)
+            refuse_flaws(by_name["trials"])
+        arguments = operation.to_json(by_name)
         return writer.write(operation, arguments) if writer and operation.leased else link.call(operation, arguments)
 
     return method

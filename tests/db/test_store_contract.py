@@ -75,6 +75,8 @@ def test_recording_is_all_or_nothing(store, make_scope, make_trial):
     impossible = make_trial(None)
     with pytest.raises(StoreError, match="no time_us"):
         store.record(make_scope(), [make_trial(), impossible])
+    with pytest.raises(StoreError, match="no time_us"):
+        store.record(scope=make_scope(), trials=[impossible])
     assert store.trials(make_scope()) == []
     assert list(store.scopes()) == []
 

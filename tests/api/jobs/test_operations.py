@@ -18,6 +18,16 @@ def test_names_are_a_part_and_a_method():
         assert name == f"{operation.part}.{operation.method}" == operation.name
 
 
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_arguments_have_their_names_however_a_call_gives_them(operation):
+    _, *parameters = operation.signature.parameters.values()
+    wanted = {parameter.name: number for number, parameter in enumerate(parameters)}
+    first = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    for count in range(len(first) + 1):
+        given, named = [*wanted.values()][:count], dict([*wanted.items()][count:])
+        assert operation.by_name(given, named) == wanted
+
+
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
 @pytest.mark.parametrize("place", [lambda v: {"a": v}, lambda v: {"a": [1, [v]]}, lambda v: {"a": {"b": [{"c": v}]}}])
 def test_integers_have_64_bits(value, place):
