@@ -156,6 +156,11 @@ def test_times_are_in_the_unit_that_the_t4_file_names(landscape_of, unit, us):
 # Kernel Tuner caches
 
 
+def t4_of(*changes: dict) -> str:
+    result = {"configuration": {"a": 1}, "times": {"runtimes": [1]}, "invalidity": "correct"}
+    return json.dumps({"results": [result | change for change in changes]})
+
+
 def record(threads: int, tile: int, time: object, **more: object) -> dict:
     return {"threads": threads, "tile": tile, "time": time, "strategy_time": 7e6, "timestamp": "2026"} | more
 
@@ -265,6 +270,9 @@ def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_
             b'{"results": [{"configuration": {"a": 1}, "times": {}, "invalidity": "correct"}]}',
             "result 1: it is correct but",
         ),
+        (t4_of({}, {"configuration": {"b": 1}}), "result 2: its configuration names b; expected a"),
+        (t4_of({"measurements": [{"name": "time", "value": 0}]}), "result 1: its time is 0.0; expected a positive"),
+        (t4_of({"measurements": [{"name": "p80", "value": -1}]}), "result 1: its p80 is -1.0; expected a positive"),
     ],
 )
 def test_an_invalid_landscape_is_refused(landscape_of, content, complaint):
