@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from tilewise.api.pages.search import found
+from tilewise.api.pages.search import Hit, found
+from tilewise.db.records import Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import Wanted
 from tilewise.errors import UsageError
@@ -46,6 +48,31 @@ def test_a_key_finds_its_problem(store):
     [hit] = found(store, scope.key)
     assert (hit.name, hit.address) == ("softmax M=7,N=64", f"/problems/{scope.key}")
     assert hit.about == "float16, Ascend910B4, 31.50 us modelled"
+
+
+def test_a_hit_says_what_it_is_and_where_it_leads(store):
+    """The kernel or device itself comes before its problems; the latest problem is the first."""
+    [tuned, other] = store.scopes(kernel="row_reduce")
+    about = {scope.key: f"float32, {scope.device}, 31.50 us modelled" for scope in (tuned, other)}
+    problems = [
+        Hit("problem", f"row_reduce {sizes}", about[scope.key], f"/problems/{scope.key}")
+        for scope, sizes in ((other, "M=4,N=8192"), (tuned, "M=1000,N=8192"))
+    ]
+    kernel = Hit("kernel", "row_reduce", "its shapes by speed-up", "/kernels/row_reduce")
+    device = Hit("device", "NVIDIA H200", "its problems", "/?device=NVIDIA+H200")
+    assert found(store, "row_reduce") == [kernel, *problems]
+    assert found(store, "h200") == [device, problems[0]]
+    assert found(store, "row_reduce h200") == [problems[0]]
+
+
+@pytest.mark.parametrize("status", [Status.RUNTIME, Status.CORRECT])
+def test_a_problem_without_a_verified_config_is_found_as_such(store, status):
+    [scope] = store.scopes(kernel="softmax")
+    unlike = replace(scope, source_hash="another")
+    time_us = 5.0 if status is Status.CORRECT else None
+    store.record(unlike, [Trial({"BLOCK": 1}, status, reason="" if time_us else "it failed", time_us=time_us)])
+    [hit] = found(store, unlike.key)
+    assert hit.about == "float16, Ascend910B4, not verified"
 
 
 def test_bad_sizes_are_refused(store, client):
