@@ -1,16 +1,19 @@
 """The bench process on a device whose clock is a test's: facts, drift, and repeats."""
 
 import errno
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.db.records import ENERGY, METRICS, Status
+from tilewise.errors import BadSpec
+from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Problem, Target
-from tilewise.tuner.devices.measured import bench_process
+from tilewise.tuner.devices.measured import accelerator, bench_process
 from tilewise.tuner.devices.measured.accelerator import Failure, Job, State, turns
-from tilewise.tuner.devices.measured.bench_process import PAUSES, SECONDS, Bench
+from tilewise.tuner.devices.measured.bench_process import PAUSES, SECONDS, Bench, call
 from tilewise.tuner.measure.drift import DRIFT
 from tilewise.tuner.measure.outcome import Outcome, Timing
 
@@ -295,3 +298,58 @@ def test_without_a_reference_the_default_is_launched_or_the_first_small_config_t
     assert outcome.reason == "ValueError: 5 does not compile"
     with pytest.raises(ValueError, match=r"^1 does not compile$"):
         bench._run_default(spec, PROBLEM, bench.arguments(spec, PROBLEM))
+
+
+def test_requests_of_a_process_are_answered_by_one_bench_of_its_runtime(bowl, monkeypatch):
+    opened, checked, spec = [], [], spec_of(bowl)
+
+    def opens(*arguments):
+        opened.append(Runtime(doubled))
+        opened[-1].check, opened[-1].bytes_per_us = checked.append, lambda: arguments
+        return opened[-1]
+
+    monkeypatch.setitem(sys.modules, "a_device", SimpleNamespace(opens=opens))
+    monkeypatch.setattr(bench_process, "_spec", {"bowl's place": spec}.__getitem__)
+    monkeypatch.setattr(bench_process, "time_adaptively", lambda sample, **limits: Timing(5.0))
+    first, second = ("a_device:opens", 0), ("a_device:opens", 1)
+    assert call(first, "bytes_per_us") == (0,) and call(second, "bytes_per_us") == (1,)
+    assert call(first, "describe").target.name == "a GPU"
+    call(first, "prepare", "bowl's place", PROBLEM)
+    assert (checked, opened[0].waits, opened[0].launched) == ([spec], 1, [])
+    assert call(first, "measure", "bowl's place", PROBLEM, bowl.DEFAULT).answer.timing.time_us == 5.0
+    assert call(first, "verify", "bowl's place", PROBLEM, bowl.DEFAULT).answer.agreed
+    assert call(first, "race", "bowl's place", PROBLEM, [bowl.DEFAULT] * 2, 3).answer == [[7.0] * 3] * 2
+    assert len(opened) == 2 and opened[1].launched == []
+
+
+def test_a_spec_that_cannot_be_launched_is_no_failure_of_a_config(bowl, monkeypatch):
+    def fails(config, tensors):
+        raise BadSpec("no such function")
+
+    with pytest.raises(BadSpec, match="no such function"):
+        timed_bench(monkeypatch, fails).measure(spec_of(bowl), PROBLEM, bowl.DEFAULT)
+
+
+class LeastRuntime(accelerator.Runtime):
+    """What every accelerator has to bring along, and nothing more."""
+
+    describe = synchronize = failure = None
+
+
+def test_an_accelerator_that_measures_no_more_than_time_says_so():
+    runtime = LeastRuntime()
+    assert (runtime.reference(), runtime.energy_uj(JOB, 5.0), runtime.bytes_per_us()) == (None, None, None)
+    assert (runtime.state(), runtime.kernel_facts(["code"]), runtime.warm) == (State(), {}, False)
+
+
+def test_an_accelerator_knows_the_functions_of_a_spec_and_refuses_one_without():
+    pytest.importorskip("triton")
+    runtime, spec = LeastRuntime(), registry.load("layer_norm_backward")
+    problem = Problem(spec.name, {"M": 64, "N": 64}, "float32")
+    config = spec.default(problem, Target("nvidia", "a GPU", 20, 65536, 16, 2**31 - 1))
+    runtime.check(spec)
+    assert runtime.kernel_names(spec, problem, config) == [
+        step.function.rpartition(":")[2] for step in spec.plan(config, problem)
+    ]
+    with pytest.raises(BadSpec, match="nothing"):
+        runtime.check(replace(registry.load("row_reduce"), function="tilewise.kernels.jit.row_reduce:nothing"))
