@@ -1,12 +1,13 @@
 """The explanation of one config: the JSON of `explain`, and the sentence that says why."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tilewise.db.records import Status
+from tilewise.db.records import Status, Trial
 from tilewise.errors import BadConfig
-from tilewise.kernels.spec import Problem
+from tilewise.kernels.spec import Parameter, Problem, Target
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES
 from tilewise.tuner.explain.explain import explain
 from tilewise.tuner.measure.outcome import Outcome, Timing
@@ -61,6 +62,27 @@ def test_a_config_that_does_not_compile_is_explained_with_the_reason(bowl):
 def test_a_floor_is_told_where_the_device_knows_one(bowl, monkeypatch):
     monkeypatch.setattr(bowl.FormulaDevice, "floor_us", lambda self, spec, problem: 1.23456)
     assert explain(bowl.FormulaDevice(), bowl.SPEC, PROBLEM, bowl.BEST)["floor_us"] == 1.235
+
+
+def test_the_rate_of_a_kernel_that_its_arithmetic_bounds_stands_beside_the_peak(bowl):
+    """Of 989.4 TFLOP/s, 1978.8 GFLOP take 2 ms: half the peak in 4 ms. A kernel with few products is bound by memory."""
+    device = bowl.FormulaDevice(lambda config: 4000.0)
+    device.target = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90)
+    product = replace(bowl.SPEC, matrix_dtype=lambda problem: "float16", flops=lambda problem: 1978.8e9)
+    body = explain(device, product, PROBLEM, bowl.BEST)
+    assert (body["arithmetic_us"], body["peak_tflop_s"], body["tflop_s"]) == (2000.0, 989.4, 494.7)
+    light = explain(device, replace(product, flops=lambda problem: 1), PROBLEM, bowl.BEST)
+    assert not light.keys() & {"arithmetic_us", "peak_tflop_s"}
+
+
+def test_an_explanation_compares_the_variants_by_stored_times(bowl):
+    variant = Parameter("VARIANT", lambda problem, target: ["plain", "split"])
+    spec = replace(bowl.SPEC, parameters=(*bowl.SPEC.parameters, variant))
+    configs = [{**bowl.BEST, "VARIANT": name} for name in ("plain", "split")]
+    trials = [Trial(config, Status.CORRECT, time_us=time) for config, time in zip(configs, (30.0, 20.0), strict=True)]
+    (found,) = explain(bowl.FormulaDevice(), spec, PROBLEM, configs[0], trials)["variants"]
+    assert found["says"] == "split is fastest here, 20.00 us; plain 30.00 us (1.50x)"
+    assert [side["from"] for side in found["sides"]] == ["stored", "stored"]
 
 
 def test_what_is_no_config_is_refused(bowl):
