@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -78,6 +79,31 @@ def test_a_batch_tells_of_each_query_its_answer_or_why_there_is_none(lookups, mo
     assert items[3]["why"].startswith("the query does not match its schema: ")
     assert [question.device for question in part.unanswered] == ["unheard of"]
     assert part.beyond[5].match is Match.PORTFOLIO
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "is_unanswered"),
+    [
+        ({"device": "unheard of"}, "row_reduce .*is not tuned for unheard of", True),
+        ({"toolchain": "another"}, "", True),
+        ({"kernel": "unheard_of"}, "unheard_of", False),
+        ({"kernel": "theirs", "device": "unheard of"}, "theirs .*is not tuned for unheard of", False),
+        ({"kernel": "theirs"}, None, False),
+        ({"dims": {"M": 1000}}, "N", False),
+        ({"dims": {"M": 0, "N": 8192}}, "M", False),
+        ({"dtype": "complex"}, "complex", False),
+        ({}, None, False),
+    ],
+)
+def test_what_could_be_tuned_here_is_unanswered_and_other_queries_are_not(lookups, tune, changes, why, is_unanswered):
+    """Results of `theirs` are stored here, but the kernel is in a file of its users."""
+    tune(kernel="theirs")
+    query = STORED | changes
+    part = lookups.batch(body(query), 0)
+    answer = json.loads(part.items[0])
+    assert (answer["config"] is None) == (why is not None)
+    assert why is None or re.search(why, answer["why"])
+    assert [question.kernel for question in part.unanswered] == [query["kernel"]] * is_unanswered
 
 
 @pytest.mark.parametrize(("seconds", "answered"), [(60.0, 3), (-1.0, 1)])

@@ -65,7 +65,7 @@ def test_a_floor_is_told_where_the_device_knows_one(bowl, monkeypatch):
 
 
 def test_the_rate_of_a_kernel_that_its_arithmetic_bounds_stands_beside_the_peak(bowl):
-    """Of 989.4 TFLOP/s, 1978.8 GFLOP take 2 ms: half the peak in 4 ms. A kernel with few products is bound by memory."""
+    """At 989.4 TFLOP/s, 1978.8 GFLOP take 2 ms: half the peak in 4 ms. Few products are bound by memory."""
     device = bowl.FormulaDevice(lambda config: 4000.0)
     device.target = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90)
     product = replace(bowl.SPEC, matrix_dtype=lambda problem: "float16", flops=lambda problem: 1978.8e9)
