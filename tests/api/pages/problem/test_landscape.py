@@ -89,3 +89,20 @@ def test_a_landscape_is_read_again_only_after_a_write_to_its_problem(tmp_path, m
         second = kept.of(store, scope)
         assert kept.of(store, scope) is second  # one is kept even if it is all that fits
         assert len(kept.of(store, other).landscape) == 1
+
+
+def test_the_landscapes_that_were_read_last_are_kept_as_far_as_they_fit(tmp_path, monkeypatch):
+    """Four trials fit: of three problems with one and one with two, that which was asked for longest ago does not."""
+    monkeypatch.setattr("tilewise.api.pages.problem.landscapes._MOST_TRIALS", 4)
+    scopes = [
+        Scope(Problem("mine", {"N": size}, "float32"), "0", "H", Clock.MEASURED, "t", 132) for size in (1, 2, 3, 4)
+    ]
+    with open_store(f"sqlite:///{tmp_path / 'db'}") as store:
+        for scope, numbers in zip(scopes, ([1], [1], [1], [1, 2]), strict=True):
+            store.record(scope, [trial(number) for number in numbers])
+        kept = Landscapes()
+        first, second, third = (kept.of(store, scope) for scope in scopes[:3])
+        assert kept.of(store, scopes[1]) is second and kept.of(store, scopes[0]) is first
+        fourth = kept.of(store, scopes[3])
+        assert [kept.of(store, scopes[number]) for number in (3, 0, 1)] == [fourth, first, second]
+        assert kept.of(store, scopes[2]) is not third
