@@ -1,4 +1,4 @@
-"""The service runs on the core install alone."""
+"""The service runs on the core install alone, and imports what arrives in pieces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+import pytest
+
+from tilewise.api.routes import imports
+from tilewise.db.exchange.native.export_file import stream_native
 from tilewise.db.records import digest
+from tilewise.db.sql.sql_store import open_store
 
 HIDDEN = """
 import sys
@@ -58,3 +63,26 @@ def test_large_imports_that_wait_leave_places_for_small_ones(client, admin):
         assert client.post("/v1/import", json=empty | {"sha256": digest([])}, headers=admin).status_code == 200
         refused = client.post("/v1/import", content=iter([b"{}"]), headers=admin)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+
+
+@pytest.mark.parametrize("piece", [1, 100, 1 << 20])
+def test_an_import_is_kept_whole_in_whatever_pieces_it_arrives(client, admin, tune_into, tmp_path, monkeypatch, piece):
+    there = f"sqlite:///{tmp_path / 'there.db'}"
+    tune_into(there)
+    with open_store(there) as store:
+        data, [scope] = b"".join(stream_native(store, store.scopes())), store.scopes()
+        trials = store.trials(scope)
+    monkeypatch.setattr(imports, "_PIECE", piece)
+    parts = (data[start : start + 70] for start in range(0, len(data), 70))
+    answer = client.post("/v1/import", content=parts, headers=admin)
+    assert (answer.status_code, answer.json()["added"]) == (200, len(trials))
+    assert client.app.state.service.store.trials(scope) == trials
+
+
+def test_an_import_that_no_disk_holds_is_refused_as_such(client, admin, monkeypatch):
+    async def fails(request, file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(imports, "_receive", fails)
+    answer = client.post("/v1/import", content=b"{}", headers=admin)
+    assert answer.status_code == 507 and answer.json()["detail"].startswith("the server's disk is full")
