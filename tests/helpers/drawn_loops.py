@@ -9,13 +9,19 @@ from random import Random
 
 from loop_lines import ANYWHERE, BUFFER, ELEMENT, END, number, whole
 
-CASES = 90
+CASES = 102
+_ALIKE = 90
+"""From this case on, a condition is the same in all trips, and the element on chip is seen through a folded view."""
+
 CELL = "memref<1xf32, #hivm.address_space<ub>>"
+_SQUARE = "memref<1x1xf32, #hivm.address_space<ub>>"
 
 
 def lines(case: int) -> list[str]:
     """Return the lines of a program."""
     random = Random(f"loops {case}")
+    if case >= _ALIKE:
+        return _alike(random)
     return _scatter(random) if case % 2 else _in_a_tile(random)
 
 
@@ -122,3 +128,29 @@ def _scatter(random: Random) -> list[str]:
         made = _loop("i", random.choice(("trips", "trips", "few", "c1", "none")), body)
     ahead = random.choice((1, 1, 1, len(cells), 3))
     return [*_constants(), *["set MTE3 S 0"] * ahead, *made, *["wait MTE3 S 0"] * ahead]
+
+
+def _alike(random: Random) -> list[str]:
+    """Return a loop that stores to global memory through a folded view, in all trips or in none."""
+    predicate = random.choice((2, 2, 2, 4))
+    cell = [
+        f'%square = "hivm.hir.pointer_cast"(%first) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {_SQUARE}',
+        f'%cell = "memref.collapse_shape"(%square) <{{reassociation = [[0, 1]]}}> : ({_SQUARE}) -> {CELL}',
+    ]
+    value = ['%int = "arith.index_cast"(%i) : (index) -> i32', '%value = "arith.sitofp"(%int) : (i32) -> f32']
+    acts = [
+        "wait MTE3 S 0",
+        f'"memref.store"(%value, %cell, %c0) : (f32, {CELL}, index) -> ()',
+        "set S MTE3 0",
+        "wait S MTE3 0",
+        f'%one = "memref.reinterpret_cast"(%arg, %at) <{{{ANYWHERE}}}> : ({BUFFER}, index) -> {ELEMENT}',
+        f'%flat = "memref.collapse_shape"(%one) <{{reassociation = [[0]]}}> : ({ELEMENT}) -> {ELEMENT}',
+        f'"hivm.hir.store"(%cell, %flat) : ({CELL}, {ELEMENT}) -> ()',
+        "set MTE3 S 0",
+    ]
+    place = _place(random, "at", "i", base="base")
+    compared = random.choice(("(%few, %row)", "(%few, %p)", "(%p, %few)"))
+    condition = f'%some = "arith.cmpi"{compared} <{{predicate = {predicate}}}> : (index, index) -> i1'
+    guarded = ['"scf.if"(%some) ({', *acts, '"scf.yield"() : () -> ()', "}, {}) : (i1) -> ()"]
+    made = _loop("i", "trips", [condition, *cell, *value, *place, *guarded])
+    return [*_constants(), "set MTE3 S 0", *made, "wait MTE3 S 0"]
