@@ -77,6 +77,12 @@ def test_a_whole_database_has_no_faults(url):
         ("UPDATE scopes SET dims = '' WHERE id = 2", "scopes", "scopes 2: it cannot be read"),
         ("DROP INDEX ix_trials_tally", "schema", "the index ix_trials_tally is missing"),
         ("DROP VIEW best", "schema", "the view best is missing"),
+        ("ALTER TABLE compilations RENAME TO others", "schema", "the table compilations is missing"),
+        (
+            "ALTER TABLE compilations RENAME COLUMN beats TO others",
+            "schema",
+            "the column compilations.beats is missing",
+        ),
         ("UPDATE alembic_version SET version_num = '0000'", "schema", f"0000; expected schema {HEAD}: run tilewise"),
     ],
 )

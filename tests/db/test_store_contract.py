@@ -150,6 +150,31 @@ def test_an_impossible_trial_is_refused(store, make_scope, make_trial, changes, 
     assert store.trials(make_scope()) == []
 
 
+# The history
+
+
+def test_a_history_holds_each_verified_trial_that_was_the_fastest_of_its_scope(store, make_scope, make_trial):
+    """Whether it was superseded later does not matter, nor what other scopes of the question hold."""
+    scope, newer, other = make_scope(), make_scope(source_hash="b2"), make_scope(dtype="float16")
+    slow, slower, equal, failed = (
+        make_trial(30),
+        make_trial(40),
+        make_trial(30),
+        make_trial(None, status=Status.RUNTIME),
+    )
+    unverified, fast = make_trial(10, verified=False), make_trial(20)
+    again = make_trial(25, config=fast.config)
+    elsewhere, best = make_trial(90), make_trial(15)
+    for place, trial in (
+        *((scope, each) for each in (slow, slower, equal, failed, unverified, fast)),
+        *((newer, elsewhere), (other, make_trial(1)), (scope, again), (scope, best)),
+    ):
+        store.record(place, [trial])
+    found = store.history(scope.question)
+    assert found == [(scope, slow), (scope, fast), (newer, elsewhere), (scope, best)]
+    assert store.history(replace(scope.question, device="another")) == []
+
+
 # The winner
 
 

@@ -105,6 +105,23 @@ def test_a_file_of_winners_imports_and_does_not_replace_evidence(source, make_sc
     assert import_native(source, data) == MergeReport(scopes=2, added=0, updated=0, unchanged=2)
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"config": None}, "config is null; expected an object"),
+        ({"verified": False}, "it has neither evidence nor a verified winner with its time"),
+        ({"time_us": None}, "it has neither evidence nor a verified winner with its time"),
+        ({"tuned_at": None}, "tuned_at is missing"),
+        ({"time_us": -1.0}, "time_us is -1.0; expected a positive number"),
+    ],
+)
+def test_a_file_of_winners_holds_verified_ones_with_time_and_date(source, make_scope, changes, complaint):
+    entry = source.result(make_scope()).to_json() | changes
+    document = json.loads(encode_winners([entry]))
+    [refused] = read_native(json.dumps(document).encode()).refusals
+    assert (refused.place, complaint in refused.reason) == ("entry 1", True), refused.reason
+
+
 def test_an_import_keeps_newer_trials_that_are_here_already(source, make_scope):
     data = encode(export_native(source, source.scopes()))
     newer = Trial({"BLOCK_SIZE_M": 2, "multibuffer": True}, Status.CORRECT, time_us=55.0, samples=1, verified=True)
