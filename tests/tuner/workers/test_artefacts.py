@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from subprocess import PIPE, Popen, run
+from types import SimpleNamespace
 
 import pytest
 
 from tilewise.db.artefacts import Artefacts
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import UsageError
+from tilewise.errors import NoSpace, ReadOnly, StoreError, UsageError
 from tilewise.tuner.workers import artefacts as module
 from tilewise.tuner.workers.artefacts import SharedArtefacts, shared_artefacts, waiting_seconds
 
@@ -132,3 +133,73 @@ def test_a_process_that_compiles_imports_no_database_where_nothing_is_shared():
     code = f"import sys, {modules}; print('sqlalchemy' in sys.modules)"
     found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
+
+
+class Faulty:
+    """Artefacts whose next calls fail with these errors, one after the other."""
+
+    def __init__(self, artefacts, *errors):
+        self.artefacts, self.errors = artefacts, list(errors)
+
+    def __getattr__(self, name):
+        def act(*given):
+            if self.errors:
+                raise self.errors.pop(0)
+            return getattr(self.artefacts, name)(*given)
+
+        return act
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """The pauses of the artefacts in this thread, on a clock that only they move."""
+    pauses, here = [], threading.current_thread()
+
+    def sleep(seconds):
+        if threading.current_thread() is here:
+            pauses.append(seconds)
+        else:  # between signs of life of another test's claims
+            time.sleep(seconds)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(pauses), sleep=sleep))
+    return pauses
+
+
+@pytest.mark.parametrize("failures", [1, 30, 61])
+def test_a_database_that_fails_is_asked_again_for_a_minute(host, slept, failures):
+    shared = host()
+    shared._artefacts = Faulty(shared._artefacts, *[StoreError("it is locked")] * failures)
+    assert shared.made("a", lambda: b"binary") == b"binary"
+    assert slept == [1.0] * failures
+
+
+def test_a_database_that_fails_for_more_than_a_minute_is_given_up(host, slept):
+    shared = host()
+    shared._artefacts = Faulty(shared._artefacts, *[StoreError("it is locked")] * 62)
+    with pytest.raises(StoreError, match="it is locked"):
+        shared.fetch("a")
+    assert slept == [1.0] * 61
+
+
+@pytest.mark.parametrize("kind", [NoSpace, ReadOnly])
+def test_a_database_that_waiting_does_not_help_is_given_up_at_once(host, slept, kind):
+    shared = host()
+    shared._artefacts = Faulty(shared._artefacts, kind("it is full"))
+    with pytest.raises(kind):
+        shared.fetch("a")
+    assert slept == []
+
+
+def test_what_was_made_between_the_look_and_the_claim_is_not_made_again(host):
+    first, second = host(), host()
+    kept = second._artefacts
+
+    def look(key):
+        if second._claims:
+            return kept.get(key)
+        assert first.made(key, lambda: b"binary") == b"binary"  # just after this look
+        return None
+
+    second._artefacts = SimpleNamespace(get=look, claim=kept.claim, release=kept.release)
+    assert second.made("a", lambda: pytest.fail("compiled again")) == b"binary"
+    assert not second._claims and kept.claim("a", "another") is True
