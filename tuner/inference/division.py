@@ -62,11 +62,11 @@ class Division:
     reductions: Fit
     flops_an_element: float
     elements: Fit
-    dot: tuple[Fit, Fit, Fit] | None = None
-    alone: bool = False
-    stores_tiles: bool = False
-    moved_back: bool = False
-    first_apart: bool = False
+    dot: tuple[Fit, Fit, Fit] | None
+    alone: bool
+    stores_tiles: bool
+    moved_back: bool
+    first_apart: bool
     in_place: bool = False
 
 

@@ -72,6 +72,7 @@ DIVISION = Division(
     elements=fit("M * N", "M", "N"),
     dot=(BM, BM, BK),
     alone=True,
+    stores_tiles=False,
     moved_back=True,
     first_apart=True,
     in_place=True,

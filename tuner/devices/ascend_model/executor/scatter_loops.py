@@ -95,7 +95,7 @@ class _Act:
     op: Op
     masks: _Masks
     run: Callable[[Order, int, int], None]
-    event: Any = 0
+    event: Any
 
 
 @dataclass(frozen=True, slots=True)
