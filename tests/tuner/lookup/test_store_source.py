@@ -10,6 +10,7 @@ from service_fixtures import SCOPE
 
 from tilewise.db.records import Question
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.lookup import store_source
@@ -89,3 +90,12 @@ def test_portfolios_are_built_again_after_a_write_but_not_before_twenty_times_as
                 tune(dims={"M": m, "N": 8})
             source.portfolios(QUESTION, None, registry.load("row_reduce"))
             assert built == expected
+
+
+def test_a_source_that_is_closed_has_closed_its_store(store_url, tune):
+    tune()
+    source = StoreSource(open_store(store_url, read_only=True))
+    assert source.store.mark() > 0
+    source.close()
+    with pytest.raises(StoreError, match="closed"):
+        source.store.mark()
