@@ -154,6 +154,14 @@ def test_a_signed_file_name_that_leads_elsewhere_is_refused(user_file, folder, f
     assert "is not the name of a Python file" in line
 
 
+def test_a_signed_file_that_holds_a_kernel_of_another_name_is_refused_and_forgotten(user_file, folder):
+    other = replace(sign(f"{user_file}:SPEC", KEY), text=SPEC_TEXT.format(summary="").replace('"mine"', '"theirs"'))
+    other = replace(other, signature=other.signature_by(KEY))
+    [line] = Arrivals(Shelf(other), KEY, folder).receive()
+    assert line == "the kernel mine is refused: its file holds the kernel theirs"
+    assert not registry.place("theirs") and not registry.place("mine")
+
+
 def test_a_kernel_that_was_withdrawn_meanwhile_is_passed_over(user_file, folder):
     class Withdrawn(Shelf):
         def digests(self):

@@ -5,6 +5,7 @@ import io
 import keyword
 import tokenize
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -248,6 +249,16 @@ def test_a_function_in_no_module_is_one_clear_line(text):
         source_hash(spec)
     assert "no such module was found" in str(caught.value) or "has no function ''" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_function_without_a_file_is_refused():
+    names = {}
+    exec("def kernel(x): pass", names)
+    wrapped = SimpleNamespace(fn=SimpleNamespace(fn=names["kernel"]))
+    for function in (names["kernel"], wrapped):
+        spec = dataclasses.replace(registry.load("row_reduce"), function=function)
+        with pytest.raises(BadSpec, match=r"row_reduce has a function without a source file; define it in a .py file"):
+            source_hash(spec)
 
 
 def test_a_function_that_the_file_does_not_define(edited):
