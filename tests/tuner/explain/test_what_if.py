@@ -46,6 +46,15 @@ def test_one_step_that_helps_is_suggested(bowl):
     assert row["why"].startswith("13 programs on 8 cores")
 
 
+def test_how_the_times_compare_is_told_to_a_ten_thousandth(bowl):
+    device = bowl.FormulaDevice(lambda config: 7.0 if config["TILE"] == 5 and config["fast"] else 9.0)
+    slow = {**bowl.BEST, "TILE": 6}
+    (step,) = suggest_changes(device, bowl.SPEC, PROBLEM, slow, evaluated(device, bowl.SPEC, PROBLEM, slow))
+    assert step["ratio"] == 0.7778
+    (switch,) = option_effects(device, bowl.SPEC, PROBLEM, bowl.BEST, evaluated(device, bowl.SPEC, PROBLEM, bowl.BEST))
+    assert switch["ratio"] == 1.2857
+
+
 def test_at_the_optimum_nothing_is_suggested(bowl):
     device = bowl.FormulaDevice()
     assert (
