@@ -97,6 +97,9 @@ _TWINS, _TWINS_OF_NEXT, _REACH = 0.25, 0.1, 0.4
 prior's weights were learnt), which fades with a reach in units of a parameter's whole range. Chosen by hand, the first
 among 0.2, 0.25 and 0.3 with all landscapes of an H200 and of clock-7 in sight (docs/search.md)."""
 
+_ROUNDING = 1e-9
+"""Difference of log times and of distances, which are of the order of 1, below which two are alike."""
+
 _DECISIVE = 4
 """Experts are weighted by the evidence of this many average trials, however many there are. The trials of a search lie
 near one another, so each adds little new evidence; the full marginal likelihood was tried and silenced an expert for
@@ -240,7 +243,7 @@ class GuidedSampler(TableSampler):
             if len(taken):
                 twins = _TWINS_OF_NEXT if len(self._predicted) > 1 else _TWINS
                 merit = merit - twins * np.exp(-self._steps(new, taken) / _REACH)
-            return int(new[np.argmax(merit)])
+            return int(new[_first_of_best(merit)])
         likely = new[self._likely[new]]
         new = likely if len(likely) else new
         if not self._predicted:
@@ -251,7 +254,7 @@ class GuidedSampler(TableSampler):
             predicted = self._predicted[-1][new]
             new = new[np.argsort(predicted, kind="stable")[: max(_LEAST_GOOD, int(_GOOD * len(new)))]]
         among = random.choice(new, min(_FAR_AMONG, len(new)), replace=False)
-        return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
+        return int(among[_first_of_best(self._steps(among, taken))] if len(taken) else among[0])
 
     @cached_property
     def _parts(self) -> Sequence[Indices]:
@@ -387,6 +390,12 @@ class _View:
         mean = self.posterior.mean[places]
         away = self.posterior.draw(places, count, seed=seed) - mean
         return np.asarray(self.centre[places] + self.width * (mean + scale[:, None] * away))
+
+
+def _first_of_best(merit: Array) -> int:
+    """Return the place of the first that is not clearly below the largest: processors round sums and powers
+    differently, and would each settle a tie in their own way."""
+    return int(np.argmax(merit >= merit.max() - _ROUNDING))
 
 
 class _Belief:
