@@ -253,7 +253,7 @@ def _borrowed(raw: Raw) -> str:
     one, many = body["rows"]
     return (
         f"{_judged(many)}: {many['per_second']:.1f} trials a second on {many['chips']} chips of {many['nodes']} nodes, "
-        f"{one['per_second']:.2f} on one; a trial takes {body['seconds_a_trial']:g} s"
+        f"{one['per_second']:.2f} on one; a trial takes {body['seconds_a_trial']:g} s, in a {body['search']} search"
     )
 
 
@@ -421,7 +421,9 @@ FLEET = (
         name="ray-one-problem",
         question="Trials a second of one problem on replayed chips borrowed from a Ray cluster, against one chip",
         figure=_borrowed,
-        cases=lambda raw: "one run of each",
+        cases=lambda raw: "one run of each, of {} and {} trials".format(
+            *(row["trials"] for row in raw["raylets-one-problem"]["rows"])
+        ),
         files=("docs/results/raylets-one-problem.json",),
         places=(Place("docs/service.md", _borrowed),),
         about=("api/cluster", "tuner/cluster", "tuner/devices/spread.py", "tuner/tuning", "benchmarks/fleet"),

@@ -133,7 +133,7 @@ def _clock(body: Mapping[str, Any]) -> str:
     """Return which clock the times are of. Files of the service and of executed programs hold wall times."""
     device = str(body.get("device") or body.get("launch") or "")
     clock = body.get("clock") or body.get("metadata", {}).get("clock")
-    if clock:
+    if clock and "interpreter" not in device:
         return str(clock)
     if "H200" in device:
         return "measured"
@@ -143,7 +143,7 @@ def _clock(body: Mapping[str, Any]) -> str:
 
 
 def _date(body: Mapping[str, Any]) -> str:
-    return str(body.get("date") or body["results"][0]["timestamp"])
+    return str(body.get("date") or max(result["timestamp"] for result in body["results"]))
 
 
 def _day(body: Mapping[str, Any]) -> str:

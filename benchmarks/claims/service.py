@@ -224,7 +224,10 @@ def _conform(raw: Raw) -> str:
 def _left_out(raw: Raw) -> str:
     counts = ", ".join(f"{row['caller']}: {row['statuses']}" for row in raw["conform"]["rows"]).replace("'", "")
     left_out = "; ".join(f"{check}: {why}" for check, why in raw["conform"]["left_out"].items())
-    return f"one run, schemathesis {raw['conform']['schemathesis']}; answers by status, {counts}; left out, {left_out}"
+    return (
+        f"one run, schemathesis {raw['conform']['schemathesis']}; answers by status, {counts}; left out, {left_out}; "
+        "the stream of a job's events, which ends only with its job; the server runs no jobs"
+    )
 
 
 def _beside(raw: Raw) -> str:
@@ -303,13 +306,14 @@ SERVICE = (
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
         independent="FlagGems, which ran as installed",
-        note="With many configs a launch may cost more: here all shapes share one set of arguments. The first call of "
+        note="Python's garbage collector was off. With many configs a launch may cost more: here all shapes share one "
+        "set of arguments. The first call of "
         "a shape also chooses its config, and compiles it unless Triton has it cached. An earlier version of the code "
         "added 0.91 to 2.47 us (runtime-h200.json at commit 16c23d3).",
     ),
     Claim(
         name="launch-run",
-        question="What a launch under tilewise run costs",
+        question="Host time of a launch under tilewise run: row_reduce of one program and 64 columns",
         figure=_run_words,
         cases=lambda raw: (
             f"medians of {raw['runtime-programs-h200']['calls']:,} calls each, one run; of first launches, of "
@@ -527,7 +531,7 @@ SERVICE = (
         designed="nothing",
         independent="all; no container engine has run it",
         note="The fastest start of four: three builds before were healthy after 1.43, 8.74 and 1.36 s (commits "
-        "ae96493, 2e4e33f and d1caacc), the last of them on another machine.",
+        "ae96493, 2e4e33f and d1caacc), all three on a machine of 4 cores; this one has 2.",
     ),
     Claim(
         name="mutation-testing",
@@ -556,7 +560,8 @@ SERVICE = (
             f"{row['version']} on {row['date'][:10]}" for row in raw["pythons"]["pythons"].values()
         ),
         cases=lambda raw: (
-            "one run each, by tools/try_pythons.py (the file holds versions and dates only): tune a recording (8 "
+            "one run each, by tools/try_pythons.py (the file holds only versions that passed, and dates; why 3.12, "
+            "which the command names too, is not among them was not noted): tune a recording (8 "
             "trials), look up, export, import, serve, read the page, doctor"
         ),
         files=("docs/results/pythons.json",),

@@ -77,7 +77,7 @@ UNRECORDED = (
                 "| 128 x 256 | 1909 | 2071 | 1665 | 2315 | 1900 | 1902 |",
                 "4 gains 22 to 28% with pages of 64 keys or fewer, and with heads of 64",
                 "1053 to 767 us). With heads of 128 and pages of 100 or 128 keys it gains up to 2% (278 to 273 us)",
-                "Before, their shares were missed by up to 21 points",
+                "Before, the shares were missed by up to 21 points",
                 "time 42.86 us (modelled; probably 35.1 to 52.3), 2.74x the memory floor",
                 "option multibuffer=True; with False 47.96 us (+12%)",
                 "SUB_BLOCK_SIZE_M=3 instead of 4: 41.20 us (-4%)",

@@ -166,7 +166,7 @@ def _export(row: Mapping[str, Any]) -> str:
     return (
         f"An export of {_power(row['problems'])} problems, {made['mb']:.0f} MB, took {made['seconds']:.0f} s, with the "
         f"first byte after {1e3 * made['first_byte_s']:.0f} ms and a peak of {made['memory_mb']} MB in the server, "
-        f"which held {row['memory_mb']['hot']} MB after its first look-ups."
+        f"which held {row['memory_mb']['hot']} MB before the first-time look-ups, whose answers it keeps."
     )
 
 

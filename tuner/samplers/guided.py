@@ -98,7 +98,7 @@ prior's weights were learnt), which fades with a reach in units of a parameter's
 among 0.2, 0.25 and 0.3 with all landscapes of an H200 and of clock-7 in sight (docs/search.md)."""
 
 _ROUNDING = 1e-9
-"""Difference of log times and of distances, which are of the order of 1, below which two are alike."""
+"""Difference of log times and of distances, which are of the order of 1, below which two are alike. Chosen by hand."""
 
 _DECISIVE = 4
 """Experts are weighted by the evidence of this many average trials, however many there are. The trials of a search lie
