@@ -537,7 +537,8 @@ def _values(values: object) -> str:
 
 
 def _truth(result: object) -> str:
-    return "None; expected True or False" if result is None else ""
+    """Only truths, Python's or numpy's: of a remainder that was to be compared with 0, every other number is true."""
+    return "" if type(result).__name__ in ("bool", "bool_") else f"{cut(result)}; expected True or False"
 
 
 def _buffers(buffers: object) -> str:

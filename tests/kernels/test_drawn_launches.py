@@ -15,7 +15,7 @@ if importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch
     pytest.skip("needs torch and triton", allow_module_level=True)
 
 NAMES = [name for name in registry.names() if name != "block_fp8_gemm"]
-"""It needs 8-bit floats, which the interpreter fills nowhere beyond a tail: its own tests draw what runs."""
+"""It needs 8-bit floats, which none of the drawn targets has: its own tests draw what runs."""
 
 FEW, CASES = 2, 3
 """Cases of kernels that share their code with others, or that take long and have more tests of their own; of others,

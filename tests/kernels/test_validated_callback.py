@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -121,6 +122,11 @@ def test_a_parameter_gives_a_list_and_a_constraint_a_truth():
     assert "of parameter B returns 'abc'" in message(Parameter("B", lambda p, t: "abc").values, PROBLEM, TARGET)
     forgotten = Constraint("fits", lambda c, p, t: None)
     assert message(forgotten.holds, {}, PROBLEM, TARGET) == "the constraint 'fits' returns None; expected True or False"
+    remainder = Constraint("even", lambda c, p, t: c["B"] % 2)
+    assert (
+        message(remainder.holds, {"B": 3}, PROBLEM, TARGET) == "the constraint 'even' returns 1; expected True or False"
+    )
+    assert Constraint("even", lambda c, p, t: np.int64(c["B"]) % 2 == 0).holds({"B": 4}, PROBLEM, TARGET)
 
 
 def test_what_a_function_raises_is_told_with_its_line_and_its_config():
