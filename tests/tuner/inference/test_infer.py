@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -133,6 +134,67 @@ def test_a_kernel_that_does_not_compile_says_why(tmp_path):
         infer(kernel, cache_folder=read_settings().cache_folder)
 
 
+def with_changes(tmp_path, *changes):
+    """Return the sum of two vectors as a program launches it whose text has these changes."""
+    program, text = tmp_path / "changed.py", (PROGRAMS / "vector_add.py").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    program.write_text(text)
+    return captured(program)["add_kernel"]
+
+
+UNDIVIDED = (
+    "How a config divides the work could not be told, so it is searched without a prior; "
+    "a `tiling` written by hand gives it one."
+)
+
+
+def test_a_kernel_whose_programs_leave_out_half_is_searched_without_a_prior(tmp_path):
+    kernel = with_changes(tmp_path, ('triton.cdiv(n, meta["BLOCK_SIZE"])', 'triton.cdiv(n, 2 * meta["BLOCK_SIZE"])'))
+    found, spec = inferred(kernel, tmp_path)
+    config = {"BLOCK_SIZE": 256, "multibuffer": True}
+    assert found.notes == (UNDIVIDED,) and prior_of(spec, found.problems[0], config, ASCEND) == {}
+    assert spec.plan(config, found.problems[0])[0].grid == (193,)
+
+
+def test_a_division_that_a_tuning_would_refuse_is_left_out(tmp_path, monkeypatch):
+    """It agrees with the launches that were compiled, and not with the grid of some other config."""
+    genuine, twice = infer_module.find_division, Fit("2 * n_elements", frozenset({"n_elements"}))
+
+    def too_wide(*given):
+        division = genuine(*given)
+        return replace(division, axes=(replace(division.axes[0], size=twice),))
+
+    monkeypatch.setattr(infer_module, "_PLANNED", 0)
+    kernel = captured("vector_add.py")["add_kernel"]
+    assert inferred(kernel, tmp_path)[0].notes == ()
+    monkeypatch.setattr(infer_module, "find_division", too_wide)
+    found, spec = inferred(kernel, tmp_path)
+    assert found.notes == (UNDIVIDED,) and spec.tiling({"BLOCK_SIZE": 256}, found.problems[0]).axes == ()
+
+
+def test_a_kernel_that_stores_nothing_is_refused(tmp_path):
+    loads = "tl.load(x_ptr + at, mask=mask)"
+    kernel = with_changes(
+        tmp_path,
+        (
+            f"tl.store(out_ptr + at, {loads} + tl.load(y_ptr + at, mask=mask), mask=mask)",
+            f"tl.device_print('', {loads})",
+        ),
+    )
+    with pytest.raises(BadSpec, match=r"inferred for add_kernel: it stores nothing that can be followed$"):
+        infer(kernel, cache_folder=tmp_path)
+
+
+def test_code_of_other_arguments_than_the_launch_tells_nothing(tmp_path, monkeypatch):
+    genuine = toolchain.triton_ir
+    monkeypatch.setattr(toolchain, "triton_ir", lambda *given: genuine(*given).replace("(%", "(%more: i32, %", 1))
+    kernel = captured("vector_add.py")["add_kernel"]
+    with pytest.raises(BadSpec, match=r"here: BadSpec: the compiled add_kernel takes other arguments than the launch$"):
+        infer(kernel, cache_folder=tmp_path)
+
+
 def test_8_bit_floats_in_a_kernel_are_refused_with_line_and_part(tmp_path):
     kernel = captured("vector_add.py")["add_kernel"]
     program = tmp_path / "small.py"
@@ -240,6 +302,21 @@ def test_a_compiler_that_does_not_end_is_not_asked_again_and_a_front_end_once_mo
     for blocks, last in (((256, 1024, 4096, 8192), 256), ((8192,), 8192)):
         with pytest.raises(BadSpec, match=f"the Ascend compiler's it did not end for B={last}; divide the kernel"):
             planned(monkeypatch, neither, *blocks)
+
+
+def test_no_plan_is_asked_for_after_a_minute_of_them_nor_of_another_compiler(monkeypatch):
+    now = [0.0]
+
+    def slowly(block):
+        now[0] += 30.5
+        return 16 * block
+
+    blocks = [256 << shift for shift in range(9)]
+    monkeypatch.setattr(infer_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert planned(monkeypatch, slowly, *blocks)[1] == [16384, 8192]
+    monkeypatch.setattr(infer_module, "is_ascend", lambda: False)
+    form, division = vectors(*blocks)
+    assert infer_module._planned(form, None, division, None) == []
 
 
 def test_items_are_spread_from_the_first_to_the_last():
