@@ -1,10 +1,12 @@
 """Compiled programs of cube cores give the products of float64; with a mistake, or a flag less, they are refused."""
 
+import math
 import random
 import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from places import HELPERS
 
@@ -13,9 +15,13 @@ from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model.executor import cube_ops
-from tilewise.tuner.devices.ascend_model.executor.memory import Fault, Layout, View
+from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory
+from tilewise.tuner.devices.ascend_model.executor.groups import Group
+from tilewise.tuner.devices.ascend_model.executor.hazards import Order
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault, Layout, OnChip, View
 from tilewise.tuner.devices.ascend_model.executor.verification import judge, verify_compiled
-from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
 TILES = [(16, 16, 32), (64, 128, 64), (128, 64, 32), (32, 256, 64)]
 ODD = {"M": 75, "N": 133, "K": 101}
@@ -198,3 +204,131 @@ def test_a_bias_has_a_number_for_each_column_of_the_sums(columns, refused):
     assert cube_ops._bias(layout, [bias], SimpleNamespace(bias=None), sums, op) is None
     with pytest.raises(Fault, match="uses bytes 0 to 324 of L1, where 320 are planned"):
         cube_ops._bias(layout, [replace(bias, sizes=(81,))], product, sums, op)
+
+
+class Cube:
+    """A cube core with one program: its on-chip memories are full of ones, its global buffer of 4096 of zeros."""
+
+    def __init__(self):
+        self.layout = Layout({"cbuf": 1 << 16, "ca": 1 << 16, "cb": 1 << 16, "cc": 1 << 17})
+        self.data = np.zeros(4096, np.float16)
+        self.memory = GlobalMemory({0: self.data}, ["x"], [0], 0xFF)
+        self.chip, self.order = OnChip(1, self.layout.size), Order(self.layout.size, self.layout.spot)
+
+    def tile(self, space, sizes, dtype="f16", at=0):
+        strides = tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+        view = View(-1, self.layout.starts[space] + at, 0, sizes, strides, dtype)
+        self.chip.write(view, np.ones(sizes), Op("fill", (), (), {}, (), ()))
+        return view
+
+    def outside(self, *sizes, on_chip=False):
+        strides = tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+        return View(-1 if on_chip else 0, 0, 0, sizes, strides, "f16")
+
+    def run(self, name, values, segments, **attributes):
+        """Run an operation of these values, of which each has the number of its place."""
+        kinds = [MemRef(v.sizes, v.strides, v.dtype, "any") if isinstance(v, View) else "i64" for v in values]
+        numbers = tuple(range(sum(segments)))
+        attributes["operandSegmentSizes"] = segments
+        op = Op(f"hivm.hir.{name}", numbers, (), attributes, tuple(kinds), (), (), 7)
+        cube_ops.CUBE_STEPS[op.name](self, op)(Group(np.arange(1), [*values], self.chip, self.order, []))
+
+    def read(self, view):
+        return self.chip.read(view, Op("read", (), (), {}, (), ()))[0]
+
+    def to_fractals(self, outside, inside):
+        self.run("nd2nz", [outside, inside], (1, 1))
+
+    def to_rows(self, inside, outside):
+        self.run("fixpipe", [inside, outside], (1, 1), dma_mode="nz2nd", pre_quant="F322F16")
+
+
+@pytest.fixture
+def cube():
+    return Cube()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fits"),
+    [((2, 2, 16, 16), True), ((1, 2, 16, 16), False), ((2, 1, 16, 16), False), ((2, 2, 8, 16), False)],
+)
+def test_rows_are_copied_to_as_many_fractals_as_they_fill(cube, sizes, fits):
+    """20 rows of 30 numbers fill two times two fractals of 16 x 16; those beyond the last row stay."""
+    outside, inside = cube.outside(20, 30), cube.tile("cbuf", sizes)
+    if fits:
+        cube.to_fractals(outside, inside)
+        assert int(cube.read(inside).sum()) == (32 - 20) * 32
+    else:
+        shapes = re.escape(f"(20, 30) and {sizes}")
+        with pytest.raises(Fault, match=rf"^nd2nz \(operation 7\) is between memory of shapes {shapes}, which differ$"):
+            cube.to_fractals(outside, inside)
+
+
+@pytest.mark.parametrize(("sizes", "fits"), [((2, 2, 16, 16), True), ((1, 2, 16, 16), False), ((2, 1, 16, 16), False)])
+def test_sums_are_stored_in_as_many_rows_as_their_fractals_have(cube, sizes, fits):
+    inside, outside = cube.tile("cc", sizes, "f32"), cube.outside(20, 30)
+    if fits:
+        cube.to_rows(inside, outside)
+        assert cube.data.tolist() == [1] * 600 + [0] * 3496
+    else:
+        shapes = re.escape(f"{sizes} and (20, 30)")
+        with pytest.raises(
+            Fault, match=rf"^fixpipe \(operation 7\) is between memory of shapes {shapes}, which differ$"
+        ):
+            cube.to_rows(inside, outside)
+
+
+@pytest.mark.parametrize("empty", [(0, 30), (20, 0)])
+def test_a_transfer_of_nothing_uses_no_memory(cube, empty):
+    """Its tile on chip may have any shape."""
+    cube.to_fractals(cube.outside(*empty), cube.tile("cbuf", (2, 2, 16, 16)))
+    cube.to_rows(cube.tile("cc", (2, 2, 16, 16), "f32"), cube.outside(*empty))
+    assert cube.order.now == 0 and not cube.data.any()
+
+
+def test_rows_lie_in_global_memory_and_have_two_dimensions(cube):
+    inside = cube.tile("cbuf", (2, 2, 16, 16))
+    with pytest.raises(Fault, match=r"^nd2nz \(operation 7\) uses on-chip memory as if it were global$"):
+        cube.to_fractals(cube.outside(20, 30, on_chip=True), inside)
+    with pytest.raises(UnknownOperation, match=r"^the model does not support nd2nz \(operation 7\) of 3 dimensions$"):
+        cube.to_fractals(cube.outside(1, 20, 30), inside)
+
+
+@pytest.mark.parametrize(
+    ("depth", "cols", "across", "down", "refused"),
+    [
+        (32, 48, 3, 2, ""),
+        (20, 40, 3, 1, ""),
+        (33, 48, 3, 2, "32 x 33 x 48"),
+        (32, 49, 4, 2, "32 x 32 x 49"),  # B has 48 columns
+        (32, 33, 2, 2, "32 x 32 x 33"),  # the sums have 32
+        (32, 48, 3, 3, "48 x 32 x 48"),  # A has 32 rows
+    ],
+)
+def test_a_product_is_no_larger_than_its_operands_and_its_sums(cube, depth, cols, across, down, refused):
+    """A has 32 rows and B 48 columns, both a depth of 32."""
+    a, b = cube.tile("cbuf", (2, 2, 16, 16)), cube.tile("cbuf", (3, 2, 16, 16), at=1 << 15)
+    out = cube.tile("cc", (across, down, 16, 16), "f32")
+    given = ([a, b, True, depth, cols, out], (1, 1, 1, 0, 1, 1, 1, 0, 0, 0))
+    if refused:
+        with pytest.raises(Fault, match=rf"^mmadL1 \(operation 7\) multiplies {refused} elements of smaller tiles$"):
+            cube.run("mmadL1", *given)
+    else:
+        cube.run("mmadL1", *given)
+        assert np.unique(cube.read(out)).tolist() == [32]  # to the end of the last fractal, as on the chip
+
+
+@pytest.mark.parametrize(
+    ("segments", "shape", "words"),
+    [
+        ((1, 1, 1, 0, 1, 1, 1, 0, 1, 0), (2, 2, 16, 16), "with these operands"),  # a flag of the unit
+        ((1, 1, 1, 0, 1, 1, 1, 1, 0, 0), (2, 2, 16, 16), "with these operands"),  # one event of seven
+        ((1, 1, 1, 0, 1, 1, 1, 0, 0, 0), (32, 32), "of tiles that do not lie in fractals"),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 1, 5])
+def test_a_product_of_a_form_that_was_never_seen_is_unknown(cube, segments, shape, words, at):
+    values = [*(cube.tile("cbuf", (2, 2, 16, 16)) for _ in range(2)), True, 32, 32, cube.tile("cc", (2, 2, 16, 16)), 0]
+    values[at] = cube.tile("cc", shape)
+    with pytest.raises(UnknownOperation, match=rf"^the model does not support hivm\.hir\.mmadL1 {words}$"):
+        cube.run("mmadL1", values, segments)
