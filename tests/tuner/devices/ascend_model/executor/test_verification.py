@@ -28,6 +28,8 @@ from tilewise.tuner.devices.ascend_model.executor.verification import (
     verify_compiled,
 )
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.devices.ascend_model.toolchain import Compiled
+from tilewise.tuner.measure.outcome import Verdict
 from tilewise.tuner.measure.verify import Arguments
 
 FAULTY = HELPERS / "faulty_kernels.py"
@@ -174,6 +176,43 @@ def test_an_error_of_ours_is_no_verdict(row_reduce, problem, rows, target, cache
         verify_compiled(row_reduce, problem(5, 16), rows(5, 5, 16), target, cache_folder)
 
 
+@pytest.mark.parametrize(
+    "error", [UnknownOperation("no such operation"), TimeoutError("endless"), AssertionError("the front end's")]
+)
+def test_a_config_that_has_no_code_at_its_own_size_keeps_the_verdict_of_smaller_ones(
+    row_reduce, problem, rows, target, cache_folder, monkeypatch, error
+):
+    """Its evaluation tells of that; only an error of ours is no verdict."""
+
+    def compile_config(*given):
+        raise error
+
+    monkeypatch.setattr(verification, "compile_config", compile_config)
+    given = row_reduce, problem(5, 16), rows(5, 5, 16), target, cache_folder
+    verdict = Verdict(agreed=True, error=0.5, tolerance=1.0)
+    assert verification._within_reach(verdict, *given) is verdict
+    error = StoreError("the cache is full")
+    with pytest.raises(StoreError, match="the cache is full"):
+        verification._within_reach(verdict, *given)
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "reason"),
+    [
+        (Compiled(code='"builtin.module"('), Status.UNMODELLED, "the compiled module"),
+        (Compiled(refusal="UB overflow"), Status.COMPILE, "UB overflow"),
+        (Compiled(refusal="it did not finish", timed_out=True), Status.TIMEOUT, "it did not finish"),
+    ],
+)
+def test_code_that_cannot_be_read_is_told_from_none(
+    row_reduce, problem, rows, target, cache_folder, monkeypatch, made, status, reason
+):
+    monkeypatch.setattr(verification.toolchain, "compile_linalg", lambda *given, **named: made)
+    verdict = verify_compiled(row_reduce, problem(5, 16), rows(5, 5, 16), target, cache_folder)
+    assert (verdict.agreed, verdict.status) == (False, status)
+    assert reason in verdict.reason
+
+
 def test_the_first_of_some_configs_that_compiles_stands_in_for_a_reference(row_reduce, problem, target, monkeypatch):
     tried, ran = [], []
 
@@ -192,6 +231,24 @@ def test_the_first_of_some_configs_that_compiles_stands_in_for_a_reference(row_r
     last = 99
     with pytest.raises(UnknownOperation, match="as the default config does not compile: failure 3"):
         run(problem(5, 16), SimpleNamespace(bind=lambda config: {}))
+
+
+@pytest.mark.parametrize("error", [UnknownOperation("no such operation"), StoreError("the cache is full")])
+def test_nothing_stands_in_for_a_default_config_that_the_model_cannot_read(
+    row_reduce, problem, target, monkeypatch, error
+):
+    tried = []
+
+    def compile_config(spec, problem, config, target, folder):
+        tried.append(config)
+        raise error
+
+    monkeypatch.setattr(verification, "compile_config", compile_config)
+    monkeypatch.setattr(verification, "stand_ins", lambda *given: [{"N": number} for number in range(3)])
+    run = verification._default_run(row_reduce, target, None)
+    with pytest.raises(type(error), match=f"^{error}$"):
+        run(problem(5, 16), SimpleNamespace(bind=lambda config: {}))
+    assert tried == [{"N": 0}]
 
 
 def test_a_program_that_takes_too_long_to_execute_is_not_judged(cache_folder, row_reduce, problem, rows, monkeypatch):
