@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,9 +45,16 @@ def test_memory_is_counted_where_elements_overlap():
     assert recorder._tensor("x", base.reshape(8, 5)).memory == 0
 
 
+REVERSED = SimpleNamespace(
+    shape=(3,), stride=lambda: (-1,), dtype="float32", data_ptr=lambda: 0, element_size=lambda: 4
+)
+"""A view of another library than torch, which has none of this kind."""
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
+        (REVERSED, "x has a negative stride"),
         (torch.zeros(0), "x is empty in a launch, which is left out"),
         ([1], "x is a list; a spec takes tensors, numbers, words and truth values"),
     ],
@@ -60,6 +68,13 @@ def test_an_argument_that_a_spec_cannot_hold_is_named(value, reason):
 @pytest.mark.parametrize("value", [None, True, 3, 2.5, "word"])
 def test_plain_arguments_are_read_as_they_are(value):
     assert recorder._read("x", value) is value
+
+
+def test_a_constant_of_triton_is_read_as_its_value():
+    constexpr = pytest.importorskip("triton.language").constexpr
+    assert recorder._read("x", constexpr(3)) == 3
+    with pytest.raises(recorder._Unreadable, match=r"^x is a tuple; a spec takes"):
+        recorder._read("x", constexpr((1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -227,12 +228,91 @@ def test_what_run_compiles_is_recorded_when_it_is_launched(written, launch):
         ("copy[(1,)](torch.empty(0), torch.empty(0), 0, 1.0, tl.float32, BLOCK=4)", "x is empty"),
         ("copy[(1,)]([1, 2], torch.empty(3), 0, 1.0, tl.float32, BLOCK=4)", "x is a list"),
         ("copy[lambda meta: meta['N']](torch.ones(3), torch.ones(3), 3, 1.0, tl.float32, BLOCK=4)", "KeyError"),
+        (
+            (
+                "sized = triton.heuristics({'BLOCK': lambda args: [args['n']]})(copy)\n"
+                "sized[(1,)](torch.ones(3), torch.ones(3), 3, 1.0, tl.float32)"
+            ),
+            "BLOCK=[3] is computed by triton.heuristics; a spec takes numbers, words and truths",
+        ),
     ],
 )
 def test_a_launch_that_cannot_be_read_is_left_out_with_a_reason(written, launch, reason):
     kernels, ending = captured(written(launch))
     assert ending == Ending()
     assert not kernels["copy"].calls and reason in kernels["copy"].left_out[0]
+
+
+IN_MEMORY = """
+import linecache
+
+text = '''
+@triton.jit
+def made(out):
+    tl.store(out, 1.0)
+'''
+linecache.cache["<made>"] = len(text), None, text.splitlines(True), "<made>"
+names = {"__name__": "nowhere", "triton": triton, "tl": tl}
+exec(compile(text, "<made>", "exec"), names)
+"""
+
+
+@pytest.mark.parametrize(
+    ("forget", "recorded"), [("", ["made"]), ("linecache.cache.clear()", [])], ids=["kept", "forgotten"]
+)
+def test_a_kernel_whose_text_is_in_no_file_is_refused_and_left_out_once_its_text_is_gone(written, forget, recorded):
+    kernels, ending = captured(written(f'{IN_MEMORY}{forget}\nnames["made"][(1,)](torch.ones(1))'))
+    assert ending == Ending() and [*kernels] == recorded
+    assert all(re.search("/<made> cannot be read: .*No such file", kernels[name].obstacles[0]) for name in recorded)
+
+
+def test_a_launcher_without_a_function_of_triton_is_not_recorded(written):
+    kernels, ending = captured(
+        written("""
+class Own(triton.runtime.KernelInterface):
+    fn = staticmethod(lambda x: x)
+
+Own()[(1,)](torch.ones(1))
+copy[(1,)](torch.ones(3), torch.ones(3), 3, 1.0, tl.float32, BLOCK=4)
+""")
+    )
+    assert ending == Ending() and [*kernels] == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("left", "result", "reason"),
+    [(1.0, 7, ""), (0.99, 0, "launches before it took 30 s")],
+    ids=["enough", "too little"],
+)
+def test_launches_are_interpreted_while_seconds_are_left(written, left, result, reason):
+    file = written(f"""
+@triton.jit
+def count(out):
+    tl.store(out, 7)
+
+out = torch.zeros(1, dtype=torch.int32)
+count[(1,)](out)
+assert int(out) == {result}
+""")
+    with recording() as recorder:
+        recorder._seconds_left = left
+        assert run_program(Program(str(file)), ()) == Ending()
+    (kernel,) = recorder.kernels
+    assert kernel.not_interpreted == reason
+    assert (recorder._seconds_left < left) == (not reason)
+
+
+def test_a_method_that_a_triton_lacks_is_taken_away_again(monkeypatch):
+    import triton
+
+    kernel, own = triton.runtime.JITFunction, vars(triton.runtime.JITFunction).get("warmup")
+    with recording():
+        assert vars(kernel)["warmup"] is not own
+    assert vars(kernel).get("warmup") is own
+    monkeypatch.delattr(kernel, "warmup", raising=False)
+    with recording():
+        assert "warmup" in vars(kernel)
+    assert "warmup" not in vars(kernel)
 
 
 def test_kernels_that_no_other_process_can_find_say_so(written):
