@@ -10,6 +10,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
+from places import HELPERS
 
 from tilewise.api.cluster import lane_actor
 from tilewise.api.cluster.lane_actor import LaneActor, Report
@@ -77,6 +78,20 @@ def test_an_actor_tells_why_it_waits_and_tries_again_until_a_lane_is_free(store_
     assert calls == [[LANE], "start", "drain", "stop"]
 
 
+def test_an_actor_knows_the_kernels_that_it_is_given_from_its_start(store_url, monkeypatch, calls):
+    def taken(resource):
+        raise Unavailable("no lane is free")
+
+    monkeypatch.setattr(lane_actor, "taken", taken)
+    monkeypatch.setattr(registry, "_own", {})
+    kernels = [f"{HELPERS / 'cube_kernels.py'}:{name}" for name in ("BATCHED", "TRANSPOSED_A")]
+    actor = LaneActor(store_url, "tilewise:H200:1", kernels)
+    assert [registry.place(name) for name in ("batched", "transposed_a")] == kernels
+    with pytest.raises(Unavailable, match=r"^(no lane is free|it is starting)$"):
+        actor.lend("mine")
+    actor.drain()
+
+
 def test_the_jobs_of_an_actor_find_its_socket_of_the_farm_and_the_actor_says_why_it_made_nothing(
     store_url, monkeypatch, calls, heirlooms
 ):
@@ -139,6 +154,13 @@ def test_a_lane_is_lent_while_it_has_no_job_and_only_to_its_borrower(store_url, 
     problem = make_problem(spec, dims, DTYPE)
     config = spec.default(problem, about.target)
     assert len(list(actor.evaluate_lent("mine", 1, registry.located(spec).origin, problem, [config] * 3))) == 3
+    assert actor.ask_lent("mine", "verify", registry.located(spec).origin, problem, config).agreed
+    with pytest.raises(Unavailable, match="has ended"):
+        actor.beat_lent("another's", 3, None)
+    with pytest.raises(Unavailable, match="has ended"):
+        actor.ask_lent("another's", "verify", registry.located(spec).origin, problem, config)
+    actor.beat_lent("mine", 2, 25.0)
+    assert list(actor.evaluate_lent("mine", 1, registry.located(spec).origin, problem, [config])) == []
     actor.give_back("mine")
     with pytest.raises(Unavailable):
         actor.keep_lent("mine")
@@ -146,6 +168,8 @@ def test_a_lane_is_lent_while_it_has_no_job_and_only_to_its_borrower(store_url, 
     actor.drain()
     with pytest.raises(Unavailable):
         actor.lend("mine")
+    with pytest.raises(Unavailable, match=r"^the loan has ended$"):
+        actor.keep_lent("another's")
 
 
 def until(condition):
