@@ -73,6 +73,12 @@ def test_garbage_in_the_store_is_not_launched(store, caplog):
     assert "torchrun's store does not answer" in caplog.text
 
 
+def test_a_choice_for_another_problem_in_the_store_is_not_launched(store, caplog):
+    store[0].set(f"tilewise/{choice(8).key}", choice(16, "other source").text())
+    assert SharedChoices(None, store[1]).agreed(choice(8)) == choice(8)
+    assert "it holds a choice for another problem" in caplog.text
+
+
 def test_processes_agree_by_a_file_which_pins_their_choices(file):
     first, second = SharedChoices(file, {}), SharedChoices(file, {})
     assert second.pinned(QUESTION, "abc") is None
@@ -121,6 +127,21 @@ def test_a_file_that_cannot_be_made_is_told_once(tmp_path, caplog):
     shared = SharedChoices(tmp_path / "taken" / "choices.jsonl", {})
     assert shared.agreed(choice(8)) == choice(8) and shared.agreed(choice(16)) == choice(16)
     assert len(caplog.messages) == 1
+
+
+def test_a_file_that_cannot_be_read_or_written_is_told_once_with_the_reason(file, caplog):
+    file.mkdir()
+    shared = SharedChoices(file, {})
+    assert [shared.pinned(QUESTION, "abc") for _ in range(2)] == [None, None]
+    file.rmdir()
+    file.symlink_to(file.parent / "absent" / "choices.jsonl")
+    shared = SharedChoices(file, {})
+    assert shared.pinned(QUESTION, "abc") is None
+    assert [shared.agreed(choice(block)) for block in (8, 16)] == [choice(8), choice(16)]
+    assert caplog.messages == [
+        f"choices are not shared: cannot read {file}: Is a directory; check its permissions",
+        f"choices are not shared: cannot write {file}: No such file or directory; check its permissions",
+    ]
 
 
 def test_many_threads_agree_by_one_file(file):
