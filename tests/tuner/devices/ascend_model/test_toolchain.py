@@ -5,16 +5,19 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tilewise.errors import Unavailable, UnknownDevice
+from tilewise.errors import BadSpec, Unavailable, UnknownDevice
 from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, parse
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_parts import PARTS, part
+from tilewise.tuner.measure.launch import load_function
 from tilewise.tuner.workers.farm import make
 
 MORE_CORES = {
@@ -35,6 +38,14 @@ def no_compiler(monkeypatch):
         raise AssertionError(f"ran {command[0]}")
 
     monkeypatch.setattr(toolchain.subprocess, "run", refuse)
+
+
+def with_tool(monkeypatch, folder, name, text):
+    """Put a script in place of one tool; the other one is real."""
+    script, genuine = folder / name, toolchain.tool
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(toolchain, "tool", lambda wanted: str(script) if wanted == name else genuine(wanted))
 
 
 def test_the_parts_are_those_of_the_compiler_in_both_families():
@@ -247,15 +258,11 @@ def test_a_compile_that_takes_too_long_is_a_timeout_and_not_kept(
     slow, row_reduce, problem, rows, compiled, tmp_path, monkeypatch
 ):
     """The slow tool is a script that sleeps; the other one is real."""
-    script = tmp_path / slow
-    script.write_text("#!/bin/sh\nexec sleep 30\n")
-    script.chmod(0o755)
-    genuine = toolchain.tool
-    monkeypatch.setattr(toolchain, "tool", lambda name: str(script) if name == slow else genuine(name))
+    with_tool(monkeypatch, tmp_path, slow, "exec sleep 30")
     genuine_run = toolchain._run
 
     def impatient_run(command, folder):
-        monkeypatch.setattr(toolchain, "_SECONDS", 0.2 if command[0] == str(script) else 120)
+        monkeypatch.setattr(toolchain, "_SECONDS", 0.2 if command[0] == str(tmp_path / slow) else 120)
         return genuine_run(command, folder)
 
     monkeypatch.setattr(toolchain, "_run", impatient_run)
@@ -264,6 +271,25 @@ def test_a_compile_that_takes_too_long_is_a_timeout_and_not_kept(
     assert "did not finish within" in made.refusal
     assert made.code == ""
     assert kept_files(tmp_path) == []
+
+
+def test_a_compiler_that_the_host_kills_is_no_refusal_of_the_config(
+    row_reduce, problem, rows, compiled, tmp_path, monkeypatch
+):
+    with_tool(monkeypatch, tmp_path, "bishengir-compile", "kill -9 $$")
+    with pytest.raises(Unavailable, match=r"was killed; is the machine out of memory\? try a lower TILEWISE_JOBS$"):
+        compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path)
+    assert kept_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(("code", "refusal"), [(1, "bishengir-opt: no such dialect"), (0, "")])
+def test_scheduled_code_that_the_second_tool_refuses_is_a_refusal_of_its_own(
+    row_reduce, problem, rows, compiled, tmp_path, monkeypatch, code, refusal
+):
+    script = f"echo 'the code'; echo 'k.mlir:1:1: error: no such dialect' >&2; exit {code}"
+    with_tool(monkeypatch, tmp_path, "bishengir-opt", script)
+    made = compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path)
+    assert (made.code, made.refusal) == ("" if code else "the code\n", refusal)
 
 
 def test_a_cache_folder_that_cannot_be_written_is_one_clear_line(row_reduce, problem, rows, compiled, tmp_path):
@@ -303,6 +329,12 @@ def test_what_is_missing_is_named(monkeypatch):
     assert toolchain.unavailable_reason() == (
         "needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: no-such-compiler, numpy)"
     )
+
+
+def test_a_tool_of_a_compiler_that_is_not_there_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ascendnpuir", None)
+    with pytest.raises(Unavailable, match=r"^needs the Ascend compiler: .*missing: \S*ascendnpu-ir"):
+        toolchain.tool.__wrapped__("bishengir-opt")
 
 
 @pytest.mark.parametrize(
@@ -356,6 +388,35 @@ def test_a_refusal_names_the_error_that_explains_the_others():
 )
 def test_a_scalar_has_the_type_that_triton_would_give_it(value, kind):
     assert toolchain._signature("n", {}, {"n": value}) == kind
+
+
+def test_only_constants_have_the_default_of_the_function(tmp_path):
+    file = tmp_path / "shifted.py"
+    file.write_text(
+        "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+        "def shifted(x, shift=3, BLOCK: tl.constexpr = 8):\n    tl.store(x, shift + BLOCK)\n"
+    )
+    _, shift, block = load_function(file, "shifted").params
+    assert toolchain._value(block, {}, {}, {}) == 8 and toolchain._value(block, {"BLOCK": 16}, {}, {}) == 16
+    assert toolchain._value(shift, {}, {}, {"shift": 4}) == 4
+    with pytest.raises(BadSpec, match=r"^the spec does not pass shift; the model does not use defaults of run-time"):
+        toolchain._value(shift, {}, {}, {})
+
+
+def test_a_type_that_the_front_end_lacks_is_named(row_reduce, problem, rows, linalg):
+    def buffers(problem):
+        return {name: replace(found, dtype="float64") for name, found in row_reduce.buffers(problem).items()}
+
+    with pytest.raises(UnknownOperation, match=r"^dtype not modelled: float64$"):
+        linalg(replace(row_reduce, buffers=buffers), problem(16, 64), rows(8, 8, 64))
+
+
+def test_what_was_lowered_is_forgotten_once_it_is_too_much(row_reduce, problem, rows, linalg, monkeypatch):
+    kept = {}
+    monkeypatch.setattr(toolchain, "_LOWERED", kept)
+    monkeypatch.setattr(toolchain, "_MOST_LOWERED", 2)
+    texts = [linalg(row_reduce, problem(16, 64), rows(8, sub, 64)) for sub in (8, 4, 2)]
+    assert [text for _, text in kept.values()] == texts[2:]
 
 
 def test_a_program_of_the_front_end_that_does_not_end_is_named_with_its_limit():
