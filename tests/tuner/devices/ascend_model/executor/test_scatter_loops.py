@@ -295,3 +295,56 @@ def test_masks_are_the_same_if_each_is():
     one, other = np.ones(2), np.ones(2)
     assert _same((one, other), (one, other)) and _same((), ())
     assert not _same((one,), (other,)) and not _same((one,), (one, other)) and not _same((one, other), (one, one))
+
+
+ODD = (whole("rest", "remui", "i", "two"), compared("odd", 0, "rest", "c1"))
+SENT = PUT_AND_TAKE[2:-1]
+TWICE = '%other = "arith.addf"(%value, %value) : (f32, f32) -> f32'
+TWICE_PUT = PUT[0].replace("%value", "%other")
+WIDE = cell("second").replace("%cell", "%wide").replace("1xf32", "8xf32")
+
+
+@pytest.mark.parametrize(
+    ("lines", "value"),
+    [
+        ((*PUT, f'%held = "memref.load"(%cell, %c0) : ({CELL}, index) -> f32', *SENT), lambda i: i),
+        ((*PUT, TWICE, *ODD, *only_if("odd", TWICE_PUT), *SENT), lambda i: i * (1 + i % 2)),
+        ((*PUT, TWICE, *ODD, *only_if("odd", TWICE_PUT, *SENT)), lambda i: 2 * i if i % 2 else -1),
+        ((*ODD, *only_if("odd", *PUT), *SENT), lambda i: i - 1 + i % 2),
+        ((*PUT, WIDE, *SENT), lambda i: i),
+    ],
+    ids=["read", "filled again in some trips", "sent then", "filled in some trips", "beside one of eight"],
+)
+def test_cells_that_are_used_in_other_ways_are_filled_trip_by_trip(run, lines, value):
+    first = (line.replace("%cell", "%before").replace("%value", "%start") for line in (cell("first"), *PUT))
+    body = (cell("first"), *VALUE, *EVEN, "wait MTE3 S 0", *lines, "set MTE3 S 0")
+    found, one_by_one = run(*around(number("start", -1.0, "f32"), *first, *loop(*body)))
+    assert one_by_one > 0
+    assert found[: 2 * TRIPS : 2].tolist() == [value(i) for i in range(TRIPS)]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_condition_that_is_the_same_in_all_trips_and_programs_chooses_all_or_none(run, holds):
+    body = (cell("first"), *VALUE, *EVEN, *only_if("same", *PUT_AND_TAKE))
+    found, one_by_one = run(*around(compared("same", 0, "two", "two" if holds else "three"), *loop(*body)))
+    assert (one_by_one, found.tolist()) == (0, expected(lambda p, i: holds))
+
+
+def test_cells_in_turn_that_share_an_address_are_filled_trip_by_trip(run):
+    found, one_by_one = run(*around(*loop(cell("first", "first"), *VALUE, *EVEN, *PUT_AND_TAKE)))
+    assert one_by_one > 0 and found.tolist() == expected()
+
+
+def test_cells_and_elements_of_folded_dimensions_are_stored_all_at_once(run):
+    square = cell("first").replace("%cell", "%square").replace("memref<1x", "memref<1x1x")
+    folded = square.rpartition(" -> ")[2]
+    body = (
+        square,
+        f'%cell = "memref.collapse_shape"(%square) <{{reassociation = [[0, 1]]}}> : ({folded}) -> {CELL}',
+        *(*VALUE, *EVEN, *PUT_AND_TAKE[:-2]),
+        f'%flat = "memref.collapse_shape"(%one) <{{reassociation = [[0]]}}> : ({ELEMENT}) -> {ELEMENT}',
+        PUT_AND_TAKE[-2].replace("%one", "%flat"),
+        PUT_AND_TAKE[-1],
+    )
+    found, one_by_one = run(*around(*loop(*body)))
+    assert (one_by_one, found.tolist()) == (0, expected())
