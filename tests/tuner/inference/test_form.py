@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewise.errors import BadSpec
-from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument
+from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.inference.form import _is_tile, find_form
 
 
@@ -155,6 +155,12 @@ def test_launches_of_another_form_are_left_out_and_told():
     assert form.notes == ["1 different launches with other optional arguments are left out"]
 
 
+def test_launches_with_another_dtype_of_triton_as_an_argument_are_left_out():
+    launches = ((64, "tl.float32"), (96, "tl.float16"), (32, "tl.float16"))
+    form = find_form(kernel(*(call(x=tensor(n), n=n, t=TritonDtype(word)) for n, word in launches)))
+    assert [problem.dims["n"] for problem in form.problems] == [96, 32]
+
+
 def test_dtypes_of_the_problem_and_values_of_integers():
     form = find_form(
         kernel(
@@ -183,6 +189,16 @@ def test_dtypes_of_the_problem_and_values_of_integers():
         (
             lambda: kernel(call([{"B": 2}, {"B": 4}], [(17,), (5,)], x=tensor(64), n=64), constants=("B",)),
             "the grid of",
+        ),
+        (
+            lambda: kernel(call([{"B": 2}, {"B": 4}], [(32,), (16, 2)], x=tensor(64), n=64), constants=("B",)),
+            "the grid of kernel has 1 or 2 axes; capture one alone",
+        ),
+        (
+            lambda: kernel(
+                *(call([{"B": 2}, {"B": 4}], [(17,), (5,)], x=tensor(n), n=n) for n in (64, 96)), constants=("B",)
+            ),
+            "the grid of kernel does not follow from n, B;",
         ),
     ],
 )

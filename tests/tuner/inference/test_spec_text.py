@@ -11,7 +11,7 @@ from tilewise.db.records import Problem
 from tilewise.tuner.inference.division import AxisFit, Division
 from tilewise.tuner.inference.expressions import Fit
 from tilewise.tuner.inference.form import BufferForm, Form
-from tilewise.tuner.inference.spec_text import _literal, spec_text
+from tilewise.tuner.inference.spec_text import _is_tuple, _literal, spec_text
 
 
 def fit(text, *names):
@@ -338,6 +338,13 @@ def test_several_outputs_are_a_tuple_with_or_without_parentheses():
         text = spec_text(PRODUCT, Path("program.py"), roles, DIVISION, widen=True, reference=expression)
         (line,) = [line.strip() for line in text.splitlines() if "dict(zip(" in line]
         assert eval(line.removeprefix("return "), {"a": 1, "b": 5}) == {"c": 2, "d": 5}
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"), [("a, b", True), ("(a, b)", True), ("f(a, b)", False), ("a +", False), ("", False)]
+)
+def test_only_a_tuple_on_its_own_is_several_outputs(expression, found):
+    assert _is_tuple(expression) is found
 
 
 def test_text_is_written_as_it_reads():

@@ -52,6 +52,18 @@ def test_what_is_written_is_read_by_every_view_of_the_same_bytes():
     assert as_halves.tobytes() == np.arange(8, dtype=np.float32).tobytes()
 
 
+def test_a_type_that_the_model_does_not_know_is_named():
+    with pytest.raises(UnknownOperation, match=r"^the model does not know the element type f8E4M3$"):
+        OnChip(1, 64).read(tile(0, 4, dtype="f8E4M3"), OP)
+
+
+def test_views_of_nothing_change_nothing_and_lie_anywhere():
+    chip, data = OnChip(1, 96), np.zeros(4, np.float32)
+    chip.fill_block(tile(36, 0), 5.0, OP)  # the rest of that block is another's
+    assert np.isnan(chip.read(tile(0, 24), OP)).all()
+    assert [*Global("x", data).pieces(View(0, 0, 100, (0,), (1,), "f32"), 3, OP)] == []
+
+
 def test_programs_have_memories_of_their_own():
     chip = OnChip(3, 32)
     chip.write(tile(0, 2), np.array([[1, 2], [3, 4], [5, 6]], np.float32), OP)
