@@ -180,6 +180,30 @@ def test_answers_are_kept_for_when_the_server_is_gone(server):
     assert choose(later, 1100).match == "nearest"
 
 
+def test_answers_are_kept_before_a_server_that_has_gone_is_asked_again(server, monkeypatch):
+    """The process may end while it waits for the server."""
+    monkeypatch.setattr(remote, "_GATHER_SECONDS", 600.0)
+    choices = selector(server.url, timeout=0.0)
+    server.manner = "500"
+    choose(choices, 999)
+    eventually(lambda: choices._remote.is_away)
+    assert not choices._remote.copy.exists()  # there is nothing to keep yet
+    server.manner = "answer"
+    eventually(lambda: not choices._remote.is_away)
+    server.manner = "500"
+    choose(choices, 1000)
+    eventually(choices._remote.copy.exists)
+    assert choose(selector(server.url, timeout=0.0), 999).match == "exact"
+
+
+def test_answers_that_cannot_be_kept_are_used_all_the_same(server, caplog, tmp_path):
+    (tmp_path / "cache").write_text("")
+    choices = selector(server.url)
+    assert choose(choices, 1000).match == "exact"
+    eventually(lambda: f"cannot save the server's answers to {choices._remote.copy}: " in caplog.text)
+    assert choose(choices, 1100).match == "exact"
+
+
 def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
     first = selector(server.url)
     first._remote.copy.parent.mkdir(parents=True)
