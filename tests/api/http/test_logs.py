@@ -52,6 +52,9 @@ def test_libraries_are_heard_from_warnings_up_and_the_rest_from_the_level_that_i
     noisy = [logging.getLogger(name) for name in ("uvicorn", "asyncio", "alembic")]
     handlers, levels = root.handlers[:], {logger: logger.level for logger in (root, *noisy)}
     monkeypatch.setattr(root, "handlers", [])
+    for logger in noisy:  # uvicorn sets up its own where a test before ran a server here
+        monkeypatch.setattr(logger, "handlers", [])
+        monkeypatch.setattr(logger, "propagate", True)
     try:
         configure(level)
         logging.getLogger("tilewise").debug("a detail")
