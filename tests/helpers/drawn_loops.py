@@ -95,19 +95,25 @@ def _in_a_tile(random: Random) -> list[str]:
     return [*_constants(), *before, *made, *after, *last]
 
 
+_NUMBER = ('%int = "arith.index_cast"(%i) : (index) -> i32', '%value = "arith.sitofp"(%int) : (i32) -> f32')
+_KEPT = (
+    "wait MTE3 S 0",
+    f'"memref.store"(%value, %cell, %c0) : (f32, {CELL}, index) -> ()',
+    "set S MTE3 0",
+    "wait S MTE3 0",
+    f'%one = "memref.reinterpret_cast"(%arg, %at) <{{{ANYWHERE}}}> : ({BUFFER}, index) -> {ELEMENT}',
+)
+"""A trip's number as a float32, and how it gets to a cell, with the place in global memory for the cell."""
+
+
 def _scatter(random: Random) -> list[str]:
     """Return a loop that stores a number to one element of global memory in each trip."""
     cells = random.choice((["first"], ["first"], ["first", "second"]))
     names, kinds = ", ".join(f"%{name}" for name in cells), ", ".join("i64" for _ in cells)
     counts = f"<{{operandSegmentSizes = array<i32: {len(cells)}, 0>}}>"
     cell = f'%cell = "hivm.hir.pointer_cast"({names}) {counts} : ({kinds}) -> {CELL}'
-    value = ['%int = "arith.index_cast"(%i) : (index) -> i32', '%value = "arith.sitofp"(%int) : (i32) -> f32']
     acts = [
-        "wait MTE3 S 0",
-        f'"memref.store"(%value, %cell, %c0) : (f32, {CELL}, index) -> ()',
-        "set S MTE3 0",
-        "wait S MTE3 0",
-        f'%one = "memref.reinterpret_cast"(%arg, %at) <{{{ANYWHERE}}}> : ({BUFFER}, index) -> {ELEMENT}',
+        *_KEPT,
         f'"hivm.hir.store"(%cell, %one) : ({CELL}, {ELEMENT}) -> ()',
         "set MTE3 S 0",
     ]
@@ -121,7 +127,7 @@ def _scatter(random: Random) -> list[str]:
             f'%some = "arith.cmpi"(%rest, %{other}) <{{predicate = {predicate}}}> : (index, index) -> i1',
         ]
         acts = ['"scf.if"(%some) ({', *acts, '"scf.yield"() : () -> ()', "}, {}) : (i1) -> ()"]
-    body = [cell, *value, *place, *acts]
+    body = [cell, *_NUMBER, *place, *acts]
     if random.random() < 0.3:
         made = _nest("few", "seven", body)
     else:
@@ -137,13 +143,8 @@ def _alike(random: Random) -> list[str]:
         f'%square = "hivm.hir.pointer_cast"(%first) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {_SQUARE}',
         f'%cell = "memref.collapse_shape"(%square) <{{reassociation = [[0, 1]]}}> : ({_SQUARE}) -> {CELL}',
     ]
-    value = ['%int = "arith.index_cast"(%i) : (index) -> i32', '%value = "arith.sitofp"(%int) : (i32) -> f32']
     acts = [
-        "wait MTE3 S 0",
-        f'"memref.store"(%value, %cell, %c0) : (f32, {CELL}, index) -> ()',
-        "set S MTE3 0",
-        "wait S MTE3 0",
-        f'%one = "memref.reinterpret_cast"(%arg, %at) <{{{ANYWHERE}}}> : ({BUFFER}, index) -> {ELEMENT}',
+        *_KEPT,
         f'%flat = "memref.collapse_shape"(%one) <{{reassociation = [[0]]}}> : ({ELEMENT}) -> {ELEMENT}',
         f'"hivm.hir.store"(%cell, %flat) : ({CELL}, {ELEMENT}) -> ()',
         "set MTE3 S 0",
@@ -152,5 +153,5 @@ def _alike(random: Random) -> list[str]:
     compared = random.choice(("(%few, %row)", "(%few, %p)", "(%p, %few)"))
     condition = f'%some = "arith.cmpi"{compared} <{{predicate = {predicate}}}> : (index, index) -> i1'
     guarded = ['"scf.if"(%some) ({', *acts, '"scf.yield"() : () -> ()', "}, {}) : (i1) -> ()"]
-    made = _loop("i", "trips", [condition, *cell, *value, *place, *guarded])
+    made = _loop("i", "trips", [condition, *cell, *_NUMBER, *place, *guarded])
     return [*_constants(), "set MTE3 S 0", *made, "wait MTE3 S 0"]
