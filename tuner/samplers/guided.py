@@ -238,7 +238,7 @@ class GuidedSampler(TableSampler):
             return won[0]
         if letter not in "sf" and self._predicted:
             predicted = self._predicted[0 if letter == "P" else -1]
-            new = new if len(new) <= _POOL else new[np.argpartition(predicted[new], _POOL)[:_POOL]]
+            new = new[_lowest(predicted[new], _POOL)]
             merit = -predicted[new]
             if len(taken):
                 twins = _TWINS_OF_NEXT if len(self._predicted) > 1 else _TWINS
@@ -310,13 +310,13 @@ class GuidedSampler(TableSampler):
         new = np.flatnonzero(self.free)
         if len(new) <= _POOL:
             return new
-        best = tried[np.argsort(values)[:_NEAR]]  # failures come last
+        best = tried[np.argsort(values, kind="stable")[:_NEAR]]  # failures come last
         chosen = np.zeros(len(self.free), dtype=bool)
         chosen[random.choice(new, _POOL, replace=False)] = True
         for index in best:
             chosen |= (self._value_indices != self._value_indices[index]).sum(axis=1) == 1
         if self._predicted:
-            chosen[new[np.argpartition(self._predicted[-1][new], _PREDICTED)[:_PREDICTED]]] = True
+            chosen[new[_lowest(self._predicted[-1][new], _PREDICTED)]] = True
         return np.flatnonzero(chosen & self.free)
 
 
@@ -398,6 +398,18 @@ def _first_of_best(merit: Array) -> int:
     return int(np.argmax(merit >= merit.max() - _ROUNDING))
 
 
+def _lowest(values: Array, count: int) -> Indices:
+    """Return the places of the `count` lowest, or of all, in their own order; of ties at the end the first are taken,
+    where numpy's partitions, and their order, differ between processors."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    last = np.partition(values, count - 1)[count - 1]
+    chosen = values < last - _ROUNDING
+    tied = np.flatnonzero(np.abs(values - last) <= _ROUNDING)
+    chosen[tied[: count - int(chosen.sum())]] = True
+    return np.flatnonzero(chosen)
+
+
 class _Belief:
     """All experts' views of the pool, after `told` trials of which the best has log time `best`."""
 
@@ -430,7 +442,7 @@ class _Belief:
         """Return the chance of a better config and its median gain, by joint draws of the most promising configs' log
         times. Each expert makes draws in proportion to its share."""
         places = np.flatnonzero(free[self._pool])
-        promising = places[np.argsort(-self._improvement()[places])[:_DRAWN_CONFIGS]]
+        promising = places[np.argsort(-self._improvement()[places], kind="stable")[:_DRAWN_CONFIGS]]
         counts = np.random.default_rng(self.told).multinomial(_DRAWS, self._shares)
         draws = [
             view.draw(promising, count, seed=self.told)
@@ -502,7 +514,7 @@ def _most_telling(values: Array) -> Indices:
     """Return all trials or, of too many, the best and an even spread of the others."""
     if len(values) <= _EVIDENCE:
         return np.arange(len(values))
-    order = np.argsort(values)
+    order = np.argsort(values, kind="stable")
     best, others = order[: _EVIDENCE // 2], np.sort(order[_EVIDENCE // 2 :])
     spread = others[np.linspace(0, len(others) - 1, _EVIDENCE - len(best)).astype(int)]
     return np.sort(np.concatenate([best, spread]))
