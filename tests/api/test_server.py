@@ -176,6 +176,7 @@ ctypes.CDLL(None).malloc_stats()
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator has arenas")
 def test_threads_of_the_service_share_one_heap():
     def arenas(*words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,13 @@ def served_store(work_server: tuple[str, Server]) -> Iterator[ServedStore]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def emptied_postgres_url(postgres_schema: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    """A schema that is brought up once, for tests that empty it."""
+    with postgres_schema() as url:
+        yield url
+
+
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql", "server"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """Yield an empty store of each kind."""
@@ -89,7 +97,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         yield request.getfixturevalue("served_store")
         return
     if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
+        url: str = request.getfixturevalue("emptied_postgres_url")
+        with open_store(url) as used:
+            empty(used, "tokens")
     else:
         url = request.getfixturevalue("file_url") if request.param == "sqlite-file" else "sqlite://"
         place_empty_database(url)

@@ -71,6 +71,7 @@ def test_explaining_the_winner_agrees_with_what_is_stored(tuned):
     assert all(factor >= 1 for factor in explained["penalties"].values())
 
 
+@pytest.mark.full
 def test_a_tile_beyond_on_chip_memory_is_explained_by_its_bits(tilewise):
     config = "BLOCK_SIZE_M=25,SUB_BLOCK_SIZE_M=5,BLOCK_SIZE_N=4096"
     words = ("explain", "row_reduce", "-s", "M=1000,N=8192", "-c", config, "--device", "model:Ascend910B4")
@@ -116,6 +117,7 @@ def test_the_server_answers_as_the_command_line_does(tuned, without_torch_and_tr
     assert served == looked_up(tuned)
 
 
+@pytest.mark.full
 def test_a_core_only_install_lists_looks_up_and_exports(tuned, without_torch_and_triton, tmp_path: Path):
     for words in (
         ("kernels",),

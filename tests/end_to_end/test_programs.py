@@ -80,6 +80,7 @@ def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database)
     assert run(capsys, *listed, "-s", "n_elements=7")[0] == 4
 
 
+@pytest.mark.full
 def test_unsigned_counters_are_tuned_from_the_values_that_the_program_passes(capsys, database, tmp_path):
     program = f"{HELPERS / 'programs' / 'counters.py'}:count_kernel"
     tune = ("tune", program, "--program", "--device", "model:Ascend910B4", "--effort", "full", "--db", database)
@@ -109,6 +110,7 @@ def test_a_spec_is_a_file_that_can_be_tuned(capsys, database, tmp_path):
     assert run(capsys, "tune", f"{file}:SPEC", *words)[0] == 0
 
 
+@pytest.mark.full
 def test_launches_that_a_run_recorded_are_those_that_a_capture_sees(capsys, database, monkeypatch):
     from triton.runtime.jit import JITFunction
 

@@ -37,6 +37,7 @@ def test_a_product_that_stops_wrapping_too_early_is_refused(device, tmp_path):
     assert not verdict.agreed
 
 
+@pytest.mark.full
 def test_tuning_ends_with_a_verified_winner(device):
     result = tune(FILE, ODD, dtype="float16", device=device, trials=2, db="sqlite://")
     assert result["verified"] is True

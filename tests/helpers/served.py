@@ -109,8 +109,8 @@ class ServedKernels(SignedKernels):
         self.served = kernels_of(store.link)
 
 
-def empty(store: SqlStore) -> None:
-    """Delete all that tests have stored."""
+def empty(store: SqlStore, *more: str) -> None:
+    """Delete all that tests have stored, but for tokens, and what is in `more` tables."""
     with store.database.write() as connection:
         for table in (
             "answers",
@@ -123,5 +123,6 @@ def empty(store: SqlStore) -> None:
             "helion_records",
             "artefacts",
             "compilations",
+            *more,
         ):
             connection.execute(delete(models.metadata.tables[table]))

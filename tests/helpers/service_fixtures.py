@@ -15,7 +15,7 @@ import pytest
 from empty_database import place_empty_database
 from scopes import changed
 from starlette.testclient import TestClient
-from warm_python import WarmPython
+from warm_python import WarmCommand, WarmPython
 
 from tilewise.api.app import create_app
 from tilewise.api.service import service
@@ -57,7 +57,8 @@ REFUSED = replace(
 )
 
 Tune = Callable[..., None]
-Serve = Callable[..., subprocess.Popen[str]]
+Process = subprocess.Popen[str] | WarmCommand
+Serve = Callable[..., Process]
 
 TILEWISE = str(Path(sysconfig.get_path("scripts")) / "tilewise")
 READY = "tilewise serves on "
@@ -176,16 +177,15 @@ def problem_of() -> Callable[..., dict[str, Any]]:
 
 
 @contextmanager
-def _servers(store_url: str) -> Iterator[Serve]:
-    started: list[subprocess.Popen[str]] = []
+def _servers(warm: WarmPython, store_url: str) -> Iterator[Serve]:
+    started: list[Process] = []
 
-    def start(*arguments: str, files: int | None = None) -> subprocess.Popen[str]:
-        command = [TILEWISE, "serve", "--port", "0", "--db", store_url, *arguments]
-        if files:
-            command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
+    def start(*arguments: str, files: int | None = None) -> Process:
+        words = ["serve", "--port", "0", "--db", store_url, *arguments]
+        limited = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", TILEWISE, *words]
+        piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(limited, **piped) if files else warm.command(*words))
+        return started[-1]
 
     yield start
     for process in started:
@@ -194,23 +194,23 @@ def _servers(store_url: str) -> Iterator[Serve]:
 
 
 @pytest.fixture
-def serve(store_url: str) -> Iterator[Serve]:
+def serve(warm_python: WarmPython, store_url: str) -> Iterator[Serve]:
     """A function that starts `tilewise serve` on a free port of the loopback interface, with so many open `files`."""
-    with _servers(store_url) as start:
+    with _servers(warm_python, store_url) as start:
         yield start
 
 
 @pytest.fixture(scope="session")
-def servers() -> Callable[[str], AbstractContextManager[Serve]]:
+def servers(warm_python: WarmPython) -> Callable[[str], AbstractContextManager[Serve]]:
     """A function that returns, for a database, a context with what `serve` is: for the tests of a module to share."""
-    return _servers
+    return partial(_servers, warm_python)
 
 
 @pytest.fixture(scope="session")
-def address() -> Callable[[subprocess.Popen[str]], str]:
+def address() -> Callable[[Process], str]:
     """A function that reads a server's address from the line that it prints when it is ready."""
 
-    def read(process: subprocess.Popen[str]) -> str:
+    def read(process: Process) -> str:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith(READY), line

@@ -22,10 +22,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, TextIO
 
 ADDRESS = "WARM_PYTHON"
 """Names the variable with the path of the socket on which forks are asked for. Forks ask there for more."""
@@ -66,6 +67,41 @@ class WarmProcess:
         if not (said := self._status.recv(64)):
             raise RuntimeError("the process that forks has ended")
         return int(said)
+
+
+class WarmCommand(WarmProcess):
+    """A fork that runs `tilewise`, with its output as text: what tests use of `subprocess.Popen`."""
+
+    def __init__(self, status: socket.socket, stdout: int, stderr: int) -> None:
+        super().__init__(status)
+        self.stdout, self.stderr = os.fdopen(stdout), os.fdopen(stderr)
+        self._rest: list[Future[str]] = []
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for the end, and return what was left to read. A process may wait for its output to be read."""
+        if not self._rest:
+            reading = ThreadPoolExecutor(2)
+            self._rest = [reading.submit(lambda file=file: "" if file.closed else file.read()) for file in self._files]
+            reading.shutdown(wait=False)
+        self.wait(timeout)
+        out, err = (rest.result() for rest in self._rest)
+        for file in self._files:
+            file.close()
+        return out, err
+
+    @property
+    def _files(self) -> tuple[TextIO, TextIO]:
+        return self.stdout, self.stderr
 
 
 class WarmPython:
@@ -110,6 +146,17 @@ class WarmPython:
             for file in (out, err):
                 file.seek(0)
             return code, out.read(), err.read()
+
+    def command(self, *words: str) -> WarmCommand:
+        """Start `tilewise` with these words, with the folder and environment of this process."""
+        self.start()
+        (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+        with open(os.devnull) as null:
+            files, request = [null.fileno(), its_out, its_err], {"folder": os.getcwd(), "environment": dict(os.environ)}
+            status = _asked("command", words, files, **request)
+        os.close(its_out)
+        os.close(its_err)
+        return WarmCommand(status, out, err)
 
     def close(self) -> None:
         os.environ.pop(ADDRESS, None)
@@ -156,12 +203,17 @@ def _socket() -> socket.socket:
 
 
 def _fork(module: str, words: Sequence[str], descriptors: Sequence[int], **request: Any) -> WarmProcess:
-    """Have a fork run a module with those files as its 0, 1 and 2; any others keep their numbers."""
+    return WarmProcess(_asked(module, words, descriptors, **request))
+
+
+def _asked(module: str, words: Sequence[str], descriptors: Sequence[int], **request: Any) -> socket.socket:
+    """Have a fork run a module with those files as its 0, 1 and 2; any others keep their numbers. Return the socket
+    that tells its number and how it ends."""
     connection = _socket()
     connection.connect(os.environ[ADDRESS])
     message = json.dumps({"module": module, "words": list(words), "kept": list(descriptors[3:]), **request})
     socket.send_fds(connection, [message.encode()], descriptors)
-    return WarmProcess(connection)
+    return connection
 
 
 # In the process that forks --------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from tilewise.db.helion_records import HelionRecord, HelionRecords
 from tilewise.db.jobs import Jobs, Request
 from tilewise.db.sql.sql_store import open_store
 
-MANY = [2_500, pytest.param(10_000, marks=pytest.mark.full)]
+MANY = [1_000, pytest.param(10_000, marks=pytest.mark.full)]
 EXAMPLES = 25
 HELION_KEY = "0" * 64
 NEVER_FOUND = {

@@ -90,6 +90,7 @@ def test_a_user_searches_opens_a_problem_and_copies_its_config(page, url):
     expect(page.locator(".heat caption")).to_contain_text("BLOCK_SIZE_M down, BLOCK_SIZE_N across")
 
 
+@pytest.mark.full
 def test_a_user_asks_for_a_job_and_watches_it_finish(own_page, own_url, store_url):
     with open_store(store_url) as store:
         token = Tokens(store.database).create("browser", Right.SUBMIT)
@@ -247,6 +248,7 @@ def test_what_lies_below_is_laid_out_when_it_comes_near(page, url):
     page.wait_for_function(is_laid_out, arg=place.element_handle())
 
 
+@pytest.mark.full
 def test_parallel_coordinates_are_brushed_along_an_axis(page, url):
     opened(page, url)
     place = page.locator("#parallel .chart")
@@ -296,6 +298,7 @@ def test_the_order_of_a_list_is_kept_in_the_address(page, url):
     expect(first).to_contain_text("row_reduce")
 
 
+@pytest.mark.full
 def test_a_list_renews_itself_in_the_chosen_order(own_page, own_url, tune_into, store_url):
     own_page.clock.install()
     own_page.goto(own_url)
@@ -349,6 +352,7 @@ def span(course) -> tuple[float, float]:
     return float(course.get_attribute("data-from")), float(course.get_attribute("data-to"))
 
 
+@pytest.mark.full
 def test_the_timeline_zooms_by_wheel_drag_and_keys(page, course):
     course.focus()
     box = course.bounding_box()
@@ -384,6 +388,7 @@ PERFETTO = """<script>addEventListener("message", ({ data, source, origin }) => 
 });</script>"""
 
 
+@pytest.mark.full
 def test_perfetto_gets_the_trace_once_it_answers(page, course):
     answer = {"body": PERFETTO, "content_type": "text/html"}
     page.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(**answer))

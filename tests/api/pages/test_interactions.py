@@ -154,6 +154,7 @@ def test_the_fleet_stays_live(page, place):
         Workers(store.database).leave(number)
 
 
+@pytest.mark.full
 def test_a_page_that_is_not_there_leads_back(browser, place):
     context = browser.new_context()
     page = context.new_page()

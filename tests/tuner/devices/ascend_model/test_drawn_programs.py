@@ -4,6 +4,7 @@ import drawn_programs
 import pytest
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("part", range(4))
 def test_drawn_programs_take_compute_and_are_refused_what_the_table_says(part):
     rows = drawn_programs.before()

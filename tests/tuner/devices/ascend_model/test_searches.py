@@ -99,7 +99,7 @@ def course(device, store, *budgets, search="guided", spec=SPEC, problem=SMALL):
     return tried, result
 
 
-@pytest.mark.in_part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("search", SEARCHES)
 def test_every_search_tries_each_config_of_the_space_once(replayed, store, search):
     every = set(replayed.known)

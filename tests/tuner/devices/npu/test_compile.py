@@ -76,6 +76,7 @@ def test_double_buffering_that_the_compiler_dropped_is_noticed_although_it_succe
     assert first[2]["effective_options"] == {"multibuffer": False, "code_motion": True}  # as requested
 
 
+@pytest.mark.full
 def test_it_is_remembered_with_the_binary(in_processes):
     _, second, cache = in_processes
     assert [said["effective_options"]["multibuffer"] for said in second] == [False, True]
@@ -85,6 +86,7 @@ def test_it_is_remembered_with_the_binary(in_processes):
     assert sum("enable-auto-multi-buffer to false; compilation then succeeded" in text for text in words) == 1
 
 
+@pytest.mark.full
 def test_a_host_that_shares_artefacts_fetches_the_binaries_of_another_and_what_the_compiler_said(runner, tmp_path):
     run, _ = runner
     key = tmp_path / "kernel.key"
