@@ -228,14 +228,21 @@ class _Kernel:
     def _operand_reads(self) -> float:
         """Return how much longer a product takes because of the tensor cores' reads of shared memory.
 
-        Four warps multiply 64 rows by the columns that they share with no other four.
+        Four warps of `wgmma` multiply 64 rows by the columns that they share with no other four. With `mma` each warp
+        reads its rows and its columns; what chained products read was not studied.
         """
-        if not self._wide:
+        dot = self._dot
+        if self._wide:
+            beside = max(1, self._warps // 4 // max(1, dot.m // _WIDE_ROWS))
+            cols = dot.n / beside
+            reads = (_WIDE_ROWS + cols) * 32 / _SHARED_BYTES
+            multiplies = _WIDE_ROWS * cols * 16 / 2048
+        elif dot.chained:
             return 1.0
-        beside = max(1, self._warps // 4 // max(1, self._dot.m // _WIDE_ROWS))
-        cols = self._dot.n / beside
-        reads = (_WIDE_ROWS + cols) * 32 / _SHARED_BYTES
-        multiplies = _WIDE_ROWS * cols * 16 / 2048
+        else:
+            down, across = _mma_warps(dot.m, dot.n, self._warps)
+            reads = (dot.m * across + dot.n * down) * self._item / _SHARED_BYTES
+            multiplies = dot.m * dot.n / self._older / self._products
         return float((1 + (reads / multiplies) ** _SHARPNESS) ** (1 / _SHARPNESS))
 
     def _from_l2(self, at_once: float) -> float:
@@ -280,3 +287,15 @@ class _Kernel:
         """Return the cycles in which the parts' sums are read again."""
         sums = math.prod(axis.size for axis in (self._tiling.axes[0], self._tiling.axes[-1]))
         return 4 * sums * self._dot.splits / self._memory_bytes / self._cores
+
+
+def _mma_warps(m: int, n: int, warps: int) -> tuple[int, int]:
+    """Return among how many warps Triton divides the rows and the columns of a tile for `mma`, whose instructions have
+    16 rows and 8 columns (`warpsPerTileV2` of `AccelerateMatmul.cpp`)."""
+    down, across, high, wide = 1, 1, ceil_div(m, 16), ceil_div(n, 8)
+    while down * across < warps:
+        if high >= wide:
+            down, high = down * 2, max(1, high // 2)
+        else:
+            across, wide = across * 2, wide // 2
+    return down, across

@@ -9,7 +9,7 @@ import pytest
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Target
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties, score
-from tilewise.tuner.prior.tensor_cores import _Effects, _Kernel
+from tilewise.tuner.prior.tensor_cores import _Effects, _Kernel, _mma_warps
 from tilewise.tuner.space.problem_checks import make_problem
 
 GEMM = registry.load("gemm")
@@ -94,10 +94,32 @@ def test_tiles_that_the_data_leave_empty_take_no_time():
 
 
 def test_hoppers_older_instruction_multiplies_8_bit_floats_as_16_bit_ones():
-    low = {"BLOCK_M": 32, "num_warps": 4}
-    assert factors(**low, dtype="float8_e4m3fn")["mma_shape"] == pytest.approx(
-        2 * factors(**low)["mma_shape"], rel=0.05
-    )
+    """Only the reads of shared memory are fewer."""
+    low = {"BLOCK_M": 32, "num_warps": 1}
+    eight, sixteen = (factors(**low, dtype=dtype)["mma_shape"] for dtype in ("float8_e4m3fn", "bfloat16"))
+    assert 1.6 < eight / sixteen < 2
+
+
+def test_each_warp_of_the_older_instruction_reads_its_rows_and_columns_again():
+    """Eight warps beside each other read all rows of a low tile eight times, four of them four times."""
+    few, many = (factors(BLOCK_M=32, num_warps=warps)["mma_shape"] for warps in (4, 8))
+    assert many > 1.2 * few
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "divided"),
+    [
+        (16, 32, 4, (1, 4)),
+        (16, 128, 8, (1, 8)),
+        (32, 32, 4, (2, 2)),
+        (32, 32, 8, (2, 4)),
+        (32, 64, 4, (1, 4)),
+        (32, 128, 8, (1, 8)),
+    ],
+)
+def test_warps_are_divided_as_by_triton(m, n, warps, divided):
+    """`warpsPerCTA` in what Triton 3.6.0 compiles a plain product to, for compute capability 9.0."""
+    assert _mma_warps(m, n, warps) == divided
 
 
 def test_operands_beyond_shared_memory_are_not_likely_to_fit():
