@@ -830,8 +830,8 @@ def _matrix(raw: Raw) -> str:
         f"({_within_aims(before)} before its prior was corrected). The corrected prior at first sight, on an H100: "
         f"{_within_aims(corrected)} of {len(corrected)} ({_within_aims(_small(corrected))} of at most {_SMALL} "
         f"configs), and after a change for what these showed {_within_aims(mended)} of {len(mended)} others "
-        f"of three lists ({_within_aims(_small(mended))} of at most {_SMALL} configs). After one more change, which all "
-        f"have decided, {_within_aims(latest)} of all {len(latest)}"
+        f"of three lists ({_within_aims(_small(mended))} of at most {_SMALL} configs). After one more change, "
+        f"which all have decided, {_within_aims(latest)} of all {len(latest)}"
     )
 
 
@@ -1420,9 +1420,9 @@ SEARCH = (
         "gemm-100x3000x5000, with a kernel that was mended since, 30 / over 60. The file of the second look is dated "
         "a minute after that of the fourth; which code made it is not recorded. The 12 seeds look like one on most "
         "of an H100's, so their 95th percentile says nothing of spread. Random search alone meets the "
-        "aims on 5 of the 31 first looks, 3 of the 14 and 3 of the 24 of an H100, and 7 of the 37. Five of an H100 were "
-        "recorded again with kernels that mask rows beyond the matrix, as those of the fourth list do; the first looks "
-        "at these five were at the earlier files. Of gemm-200x7168x2048 6218 of 6342 configs are recorded.",
+        "aims on 5 of the 31 first looks, 3 of the 14 and 3 of the 24 of an H100, and 7 of the 37. Five of an H100 "
+        "were recorded again with kernels that mask rows beyond the matrix, as those of the fourth list do; the first "
+        "looks at these five were at the earlier files. Of gemm-200x7168x2048 6218 of 6342 configs are recorded.",
     ),
     Claim(
         name="first-looks",
