@@ -9,7 +9,7 @@ from tilewise.benchmarks.service.soak import soak
 
 def test_kills_lose_no_write_no_job_and_give_no_wrong_answer():
     told: list[str] = []
-    body = soak(seconds=8.0, clients=4, kills=1, jobs=1, url=None, seed=2, say=told.append)
+    body = soak(seconds=5.0, clients=4, kills=1, jobs=1, url=None, seed=2, say=told.append)
     assert body["faults"] == []
     assert sum(body["kills"].values()) == 1
     assert {"look_up", "write", "submit"} <= body["requests"].keys()
