@@ -117,7 +117,6 @@ def test_the_server_answers_as_the_command_line_does(tuned, without_torch_and_tr
     assert served == looked_up(tuned)
 
 
-@pytest.mark.full
 def test_a_core_only_install_lists_looks_up_and_exports(tuned, without_torch_and_triton, tmp_path: Path):
     for words in (
         ("kernels",),

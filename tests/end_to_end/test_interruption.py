@@ -79,7 +79,7 @@ def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(numb
     assert int(last.split(";")[1].split()[0]) == len(stored(tilewise))
 
 
-@pytest.mark.full
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_benchmark_does_not_wait_for_its_replays(number, code, tilewise):
     file = LANDSCAPES / "row_reduce-1000x8192-float32-Ascend910B4-modelled.json.gz"

@@ -68,7 +68,6 @@ def test_the_call_in_the_readme_is_the_same_before_and_after():
     assert before == after
 
 
-@pytest.mark.full
 def test_a_spec_has_metrics_of_its_own_and_an_effort_sets_the_trials(tilewise):
     metrics = '    metrics={"GB/s": lambda problem, time_us: 12 * problem.dims["N"] / time_us / 1e3},\n'
     (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT.replace("    default=", f"{metrics}    default="))

@@ -110,7 +110,7 @@ class ServedKernels(SignedKernels):
 
 
 def empty(store: SqlStore, *more: str) -> None:
-    """Delete all that tests have stored, but for tokens, and what is in `more` tables."""
+    """Delete what tests have stored. Tokens stay, unless `more` tables name theirs."""
     with store.database.write() as connection:
         for table in (
             "answers",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sysconfig
@@ -15,7 +16,7 @@ import pytest
 from empty_database import place_empty_database
 from scopes import changed
 from starlette.testclient import TestClient
-from warm_python import WarmCommand, WarmPython
+from warm_python import READ_BY_IMPORTS, WarmCommand, WarmPython
 
 from tilewise.api.app import create_app
 from tilewise.api.service import service
@@ -182,9 +183,12 @@ def _servers(warm: WarmPython, store_url: str) -> Iterator[Serve]:
 
     def start(*arguments: str, files: int | None = None) -> Process:
         words = ["serve", "--port", "0", "--db", store_url, *arguments]
-        limited = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", TILEWISE, *words]
-        piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen(limited, **piped) if files else warm.command(*words))
+        if files or any(map(os.environ.get, READ_BY_IMPORTS)):
+            limited = ["sh", "-c", f'ulimit -n {files or "$(ulimit -n)"}; exec "$@"', "sh", TILEWISE, *words]
+            piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            started.append(subprocess.Popen(limited, **piped))
+        else:
+            started.append(warm.command(*words))
         return started[-1]
 
     yield start

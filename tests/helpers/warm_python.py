@@ -21,8 +21,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ _PACKAGES = (
 )
 """None of them starts a thread, which would not survive a fork, or reads a user's settings when it is imported."""
 
-_READ_BY_IMPORTS = ("TRITON_INTERPRET", "LD_PRELOAD", "COVERAGE_PROCESS_START")
+READ_BY_IMPORTS = ("TRITON_INTERPRET", "LD_PRELOAD", "COVERAGE_PROCESS_START")
 _IMPORTING = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
@@ -75,11 +75,13 @@ class WarmCommand(WarmProcess):
     def __init__(self, status: socket.socket, stdout: int, stderr: int) -> None:
         super().__init__(status)
         self.stdout, self.stderr = os.fdopen(stdout), os.fdopen(stderr)
-        self._rest: list[Future[str]] = []
+        self._readers: list[threading.Thread] = []
+        self._rest: dict[TextIO, str] = {}
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has ended and not been told of yet
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -88,16 +90,23 @@ class WarmCommand(WarmProcess):
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Wait for the end, and return what was left to read. A process may wait for its output to be read."""
-        if not self._rest:
-            reading = ThreadPoolExecutor(2)
-            self._rest = [reading.submit(lambda file=file: "" if file.closed else file.read()) for file in self._files]
-            reading.shutdown(wait=False)
+        """Wait for the end, and return what was left to read. A process may wait for its output to be read, and leave
+        it to children that go on."""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        for file in self._files[len(self._readers) :]:
+            self._readers.append(threading.Thread(target=self._read, args=(file,), daemon=True))
+            self._readers[-1].start()
         self.wait(timeout)
-        out, err = (rest.result() for rest in self._rest)
-        for file in self._files:
-            file.close()
-        return out, err
+        for reader in self._readers:
+            reader.join(None if give_up is None else max(0.0, give_up - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        for closed in (*self._files, self._status):
+            closed.close()
+        return self._rest[self.stdout], self._rest[self.stderr]
+
+    def _read(self, file: TextIO) -> None:
+        self._rest[file] = "" if file.closed else file.read()
 
     @property
     def _files(self) -> tuple[TextIO, TextIO]:
@@ -151,12 +160,9 @@ class WarmPython:
         """Start `tilewise` with these words, with the folder and environment of this process."""
         self.start()
         (out, its_out), (err, its_err) = os.pipe(), os.pipe()
-        with open(os.devnull) as null:
+        with open(os.devnull) as null, os.fdopen(its_out, "w"), os.fdopen(its_err, "w"):
             files, request = [null.fileno(), its_out, its_err], {"folder": os.getcwd(), "environment": dict(os.environ)}
-            status = _asked("command", words, files, **request)
-        os.close(its_out)
-        os.close(its_err)
-        return WarmCommand(status, out, err)
+            return WarmCommand(_asked("command", words, files, **request), out, err)
 
     def close(self) -> None:
         os.environ.pop(ADDRESS, None)
@@ -177,7 +183,7 @@ def start_supervisor(
 ) -> WarmProcess | subprocess.Popen[bytes]:
     """Do for `SupervisorProcess` what `subprocess.Popen` does, if possible in a fork."""
     files = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
-    if any(map(env.get, _READ_BY_IMPORTS)) or not os.path.exists(os.environ.get(ADDRESS, "")):
+    if any(map(env.get, READ_BY_IMPORTS)) or not os.path.exists(os.environ.get(ADDRESS, "")):
         return subprocess.Popen(command, pass_fds=pass_fds, env=env, start_new_session=start_new_session, **files)
     assert stdin == subprocess.DEVNULL and start_new_session
     *interpreter, module, _ = command[:5]

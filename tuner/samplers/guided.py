@@ -405,7 +405,7 @@ def _lowest(values: Array, count: int) -> Indices:
         return np.arange(len(values))
     last = np.partition(values, count - 1)[count - 1]
     chosen = values < last - _ROUNDING
-    tied = np.flatnonzero(np.abs(values - last) <= _ROUNDING)
+    tied = np.flatnonzero(~chosen & (values <= last + _ROUNDING))
     chosen[tied[: count - int(chosen.sum())]] = True
     return np.flatnonzero(chosen)
 

@@ -352,7 +352,6 @@ def span(course) -> tuple[float, float]:
     return float(course.get_attribute("data-from")), float(course.get_attribute("data-to"))
 
 
-@pytest.mark.full
 def test_the_timeline_zooms_by_wheel_drag_and_keys(page, course):
     course.focus()
     box = course.bounding_box()

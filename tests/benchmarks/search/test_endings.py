@@ -55,7 +55,6 @@ def test_tunings_are_judged_by_the_recorded_time_of_what_they_declared(recorded,
     assert body["budgets"]["120"]["all"]["near"] == 4
 
 
-@pytest.mark.full
 def test_without_the_prior_a_tuning_knows_the_configs_only(recorded):
     (with_prior, without) = (
         bench_endings([recorded("modelled")], budgets=(8,), seeds=2, prior=prior)["budgets"]["8"]["all"]

@@ -83,7 +83,7 @@ def at_first_revision(url: str, scope, trial) -> None:
     engine.dispose()
 
 
-@pytest.mark.full
+@pytest.mark.in_part(1)
 def test_a_first_migration_killed_at_any_statement_leaves_an_empty_database_or_a_whole_one(url, python):
     out, err = python(UPGRADE_KILLED_AT_EVERY_STATEMENT, url).communicate(timeout=120)
     *revisions, done = out.splitlines()

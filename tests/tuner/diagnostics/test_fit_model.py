@@ -215,7 +215,6 @@ def cube_machines(target):
     return made
 
 
-@pytest.mark.full
 def test_each_figure_of_a_cube_core_moves_the_time_of_its_probe(cube_machines):
     for name, probe in CUBE_PROBES.items():
         figure, machines = CUBE_FIGURES[name], cube_machines[probe]

@@ -115,6 +115,7 @@ def test_each_warp_of_the_older_instruction_reads_its_rows_and_columns_again():
         (32, 32, 8, (2, 4)),
         (32, 64, 4, (1, 4)),
         (32, 128, 8, (1, 8)),
+        (16, 16, 8, (4, 2)),
     ],
 )
 def test_warps_are_divided_as_by_triton(m, n, warps, divided):

@@ -380,3 +380,18 @@ def test_of_a_large_space_4000_configs_are_weighed_with_the_neighbours_of_the_be
     assert 4000 <= len(pool) <= 4000 + 2 * 99
     near = {index for index in range(10_000) if (index < 100) != (index % 100 == 0)}
     assert near <= {int(index) for index in pool}
+
+
+@pytest.mark.parametrize(
+    ("values", "count", "lowest"),
+    [
+        ([3.0, 1.0, 2.0], 3, [0, 1, 2]),
+        ([3.0, 1.0, 2.0], 2, [1, 2]),
+        ([2.0, 1.0, 2.0, 2.0], 2, [0, 1]),
+        ([2.0 + 1e-12, 1.0, 2.0, 2.0], 3, [0, 1, 2]),
+        ([2.0, 2.0, 1.0, 2.0 - 1e-12], 2, [0, 2]),
+        ([5.0, 5.0, 5.0, 5.0], 1, [0]),
+    ],
+)
+def test_the_lowest_are_in_their_own_order_and_of_ties_the_first(values, count, lowest):
+    assert guided._lowest(np.array(values), count).tolist() == lowest

@@ -217,7 +217,7 @@ def test_a_device_that_has_no_such_code_is_bad_usage(run, monkeypatch):
     assert "lint reads code compiled for Ascend; give --device model:PART" in done.stderr
 
 
-@pytest.mark.full
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("kernel", [WIDE, WRAPPED])
 def test_explain_shows_the_same_findings(kernel, run):
     device = ("--device", "model:Ascend910B4")

@@ -51,7 +51,6 @@ def test_a_kernel_of_a_users_file_is_named(run, older):
     assert "scaled_add is left out: its spec is in a file of your own; name it as path/to/file.py:SPEC" in err
 
 
-@pytest.mark.full
 def test_a_budget_leaves_problems_for_the_next_time(run, older):
     code, out, _ = run("sum_all", "vector_add", "--stale", *older, "--budget", "0.01")
     first, last = out.splitlines()
