@@ -41,6 +41,9 @@ SECTIONS: Mapping[str, Sequence[Claim]] = {
 _LONGEST_RUN = timedelta(hours=6)
 """No run whose file tells only its end took longer."""
 
+_PROGRAMS_TELL_THE_END = moment("2026-11-28")
+"""From here on; before, `date` in files of `bench programs` was the time before the first kernel."""
+
 CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)
 
 _HEAD = """# Results
@@ -54,12 +57,12 @@ where it names a module by an earlier path, the present command follows. `FILES 
 the raw file lists.
 
 *Commits* shows when the raw file's run ended (of several files, the first), and compares when it began with the last
-commit to the modules that the claim is about, where comments, docstrings and imports do not count. Older files tell
-only the end (those of `bench programs`: only the beginning), or the day: code of the six hours before, or of that day,
-leaves the order open. Code counts from its commit on: code that ran before it was committed is newer than its figure.
-**Older than the code** means that the figure may no longer hold; run its command to find out. "By only names and texts"
-means that the modules have changed since, but neither their structure nor their numbers. Files of *earlier* runs do not
-count.
+commit to the modules that the claim is about, where comments, docstrings and imports do not count. Files of `bench
+programs` until 2026-11-27 tell only the beginning. Other older files tell only the end, or the day: code of the six
+hours before, or of that day, leaves the order open. Code counts from its commit on: code that ran before it was
+committed is newer than its figure. **Older than the code** means that the figure may no longer hold; run its command to
+find out. "By only names and texts" means that the modules have changed since, but neither their structure nor their
+numbers. Files of *earlier* runs do not count.
 
 Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
 """
@@ -195,7 +198,7 @@ def _told(body: Mapping[str, Any]) -> str:
     date = _date(body)
     if "T" not in date:
         return f"raw of {date}"
-    only_began = "began" not in body and "bench programs" in str(body.get("command", ""))
+    only_began = "bench programs" in str(body.get("command", "")) and moment(date) < _PROGRAMS_TELL_THE_END
     return f"raw that {'began' if only_began else 'ended'} on {moment(date):%Y-%m-%d %H:%M}"
 
 

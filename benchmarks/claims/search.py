@@ -292,7 +292,8 @@ def _matrix_words(raw: Raw) -> str:
         names = ("guided-without-prior", "tpe", "random-calculated")
         ours, tpe, random = (sum(row["searches"][name]["fraction"][n] for row in fresh) / len(fresh) for name in names)
         shown.append(f"{ours:.3f} after {n} ({tpe:.3f}, {random:.3f})")
-    return f"{', '.join(shown)}; against tpe {_behind(fresh, 'tpe')}"
+    behind = f"against tpe {_behind(fresh, 'tpe')}; against calculated random search {_behind(fresh, _CALCULATED)}"
+    return f"{', '.join(shown)}; {behind}"
 
 
 def _behind(landscapes: Sequence[Mapping[str, Any]], other: str) -> str:

@@ -99,8 +99,8 @@ def _run_words(raw: Raw) -> str:
         f"On an {body['launch'].split()[-1]} the first launch of each of {row['entries']} tuned shapes took "
         f"{first['run_median']:.2f} ms at the median (99th percentile: {first['run_p99']:.2f}) after each had been "
         f"launched under `tuned`, whose own first launches took {first['exact_median']:.2f} ms "
-        f"(99th percentile: {first['exact_p99']:.0f} ms, compiling included). A later launch took {run:.1f} us, "
-        f"against {tuned:.1f} us "
+        f"(99th percentile: {first['exact_p99']:.0f} ms, compiling included). Without garbage collection a later "
+        f"launch took {run:.1f} us, against {tuned:.1f} us "
         f"under `tuned` and {constants:.1f} us with constants, one config for all shapes; with "
         f"arguments by name, under `tuned`, it took {row['tilewise by name']['median_us']:.1f} us "
         f"against {row['constants by name']['median_us']:.1f} us with constants by name"
@@ -325,7 +325,8 @@ SERVICE = (
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
         independent="nothing",
-        note="Calls are counted without compiling, first launches under `tuned` with it.",
+        note="Calls are counted without compiling, first launches under `tuned` with it. Python's garbage collector was "
+        "off for later launches, and on for first ones.",
     ),
     Claim(
         name="choices",

@@ -47,15 +47,19 @@ def bench_programs(
     programs = {case: _program(case, tutorials) for case in chosen}
     ready = {case: program for case, program in programs.items() if program is not None}
     command = " ".join(["tilewise bench programs", *(["--tutorials FOLDER"] if tutorials else []), *names])
-    body = {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "processor_limit_s": _SECONDS}
-    body["not_installed"] = sorted({case.package for case in programs.keys() - ready.keys()})
+    missing = sorted({case.package for case in programs.keys() - ready.keys()})
+
+    def body() -> dict[str, Any]:
+        limits = {"trials": _TRIALS, "processor_limit_s": _SECONDS}
+        return {**header(command, "modelled", _DEVICE.partition(":")[2]), **limits, "not_installed": missing}
+
     rows: list[dict[str, Any]] = []
     for number, (case, program) in enumerate(ready.items(), 1):
         progress(f"{case.kernel}, {number} of {len(ready)}")
         rows.append(_row(case, *program))
-        yield {**body, "rows": rows, "not_reached": len(ready) - number, "summary": summary(rows)}
+        yield {**body(), "rows": rows, "not_reached": len(ready) - number, "summary": summary(rows)}
     if not rows:
-        yield {**body, "rows": rows, "not_reached": 0, "summary": summary(rows)}
+        yield {**body(), "rows": rows, "not_reached": 0, "summary": summary(rows)}
 
 
 def _program(case: Case, tutorials: Path | None) -> tuple[Path, list[str]] | None:
