@@ -325,8 +325,8 @@ SERVICE = (
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
         independent="nothing",
-        note="Calls are counted without compiling, first launches under `tuned` with it. Python's garbage collector was "
-        "off for later launches, and on for first ones.",
+        note="Calls are counted without compiling, first launches under `tuned` with it. Python's garbage collector "
+        "was off for later launches, and on for first ones.",
     ),
     Claim(
         name="choices",
