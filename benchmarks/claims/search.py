@@ -822,7 +822,7 @@ def _matrix(raw: Raw) -> str:
     seen, fresh, now = _first_looks(raw), _landscapes(raw, "search-matrix-sixth"), _landscapes(raw, "search-matrix")
     before = _landscapes(raw, "search-matrix-uncorrected")
     corrected, mended = _corrected_looks(raw)
-    latest = _landscapes(raw, "search-matrix-latest")
+    latest, unchanged = (_landscapes(raw, f"search-matrix-{when}") for when in ("latest", "before"))
     return (
         f"at first sight until 2026-11-23 {_within_aims(seen)} of {len(seen)} landscapes within 8 at the median and 25 "
         f"at the 95th percentile ({_within_aims(_small(seen))} of them spaces of at most {_SMALL} configs), "
@@ -832,7 +832,7 @@ def _matrix(raw: Raw) -> str:
         f"{_within_aims(corrected)} of {len(corrected)} ({_within_aims(_small(corrected))} of at most {_SMALL} "
         f"configs), and after a change for what these showed {_within_aims(mended)} of {len(mended)} others "
         f"of three lists ({_within_aims(_small(mended))} of at most {_SMALL} configs). After one more change, "
-        f"which all have decided, {_within_aims(latest)} of all {len(latest)}"
+        f"which all have decided, {_within_aims(latest)} of all {len(latest)}, and {_within_aims(unchanged)} before it"
     )
 
 
@@ -1408,12 +1408,14 @@ SEARCH = (
         "percentile, by the search as it was when it first saw each landscape",
         figure=_matrix,
         cases=_matrix_cases,
-        files=_files(*_MATRIX_RUNS, "search-matrix-uncorrected", *_MATRIX_H100, "search-matrix-latest"),
+        files=_files(
+            *_MATRIX_RUNS, "search-matrix-uncorrected", *_MATRIX_H100, "search-matrix-latest", "search-matrix-before"
+        ),
         places=(Place("docs/search.md"), Place("README.md", _matrix_readme)),
         about=("tuner/prior/tensor_cores.py", *_SEARCH),
         designed="the prior, on all of them, after the first look at each; the "
-        "opening of 2026-11-23, on those of the H200 but the ten marked judged in landscapes/README.md; the values "
-        "that flash_attention offers, with runs of other shapes in sight; how near one another "
+        "opening of 2026-11-23, on those of the H200 but the thirteen marked judged in landscapes/README.md; the "
+        "values that flash_attention offers, with runs of other shapes in sight; how near one another "
         "the guesses of the opening may lie, on all of the H200",
         independent="each landscape's first look; each of the four lists of the H100 was made before any of it was "
         "recorded (14 of 18, then 6 of 10, 10 of 13 and 8 of 8: the others for want of time, and one refused)",

@@ -97,8 +97,9 @@ maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Cho
 
 _CROWDED, _CROWDING = 96 << 10, 0.03
 """Bytes that the programs of a multiprocessor may ask for ahead, and the growth of a trip for each doubling beyond: on
-eight of ten landscapes of `gemm` six stages are 1 to 12% slower than four, at the median of tiles that come within 15%
-of the best. Chosen by landscapes, fourteen of an H100 among them."""
+eight of ten landscapes of `gemm` six stages are 1 to 8% slower than four, at the median of pairs of which one comes
+within 15% of the best; on six of eight recorded later they are faster. Chosen by landscapes, fourteen of an H100 among
+them."""
 
 _SHARPNESS = 3.0
 """Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by landscapes."""
