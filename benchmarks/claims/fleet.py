@@ -428,7 +428,8 @@ FLEET = (
         places=(Place("docs/service.md", _borrowed),),
         about=("api/cluster", "tuner/cluster", "tuner/devices/spread.py", "tuner/tuning", "benchmarks/fleet"),
         designed="nothing",
-        independent="the number of trials",
+        independent="all: no earlier run is in the history, and the change that this run led to was made after it "
+        "(commit a3d2ea0d)",
         note="All nodes are on one machine of two processors, beside other work; nothing recorded the load. A lent "
         "chip verified only after its share of configs then, and the file counts that as the driver's time; since, it "
         "does so between two configs.",

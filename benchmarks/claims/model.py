@@ -800,8 +800,8 @@ MODEL = (
         earlier=("docs/results/model-mutants.json", "docs/results/h200-mutants.json"),
         places=(Place("docs/execution.md", _fresh_mutants),),
         about=(*_EXECUTOR, "benchmarks/model/mutants"),
-        designed="the large problem, on mistakes of an earlier sample; mistakes that the earlier samples have too were "
-        "in sight",
+        designed="the draws and the large problem, on mistakes of earlier samples; mistakes that the earlier samples "
+        "have too were in sight",
         independent="the mistakes of which neither of the other two files has a like",
         note="One run of one commit. Of the 20 that nothing told apart, 6 have a reason in the file; if all count as "
         "missed, it is 84.0%. The aim is 97%. Two of the three that were not refused take another number for a mean's "
@@ -825,8 +825,8 @@ MODEL = (
             *("benchmarks/model/mutants", "tuner/measure", "tuner/devices/cuda", "tuner/devices/measured"),
             *(f"kernels/jit/{module}.py" for module in MODULES),
         ),
-        designed="the large problem, on mistakes of an earlier sample; mistakes that the earlier samples have too were "
-        "in sight",
+        designed="the draws and the large problem, on mistakes of earlier samples; mistakes that the earlier samples "
+        "have too were in sight",
         independent="the mistakes of which none of the other files has a like",
         note="Of the 54 that nothing told apart, 11 have a reason in the file, taken over from the modelled runs, one "
         "of them about Ascend only; 23 change a mask, or what takes a masked element's place, and two cast an index to "
