@@ -481,7 +481,8 @@ PROGRAMS = (
         about=("tuner/devices/ascend_model/executor", "tuner/devices/ascend_model/ir", "benchmarks/programs"),
         designed="the execution of such loops, with both kernels in sight",
         independent="nothing",
-        note="On two processors beside other work, under a load of about 7. The third kernel has 8-bit floats, which "
+        note="The seconds passed on two processors beside other work, under a load of about 7, and the limit was of "
+        "such seconds; since, the command counts processor time. The third kernel has 8-bit floats, which "
         "the part has not, and is refused with a line that says so.",
     ),
     Claim(
