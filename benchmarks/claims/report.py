@@ -134,6 +134,8 @@ def _clocks(claim: Claim, files: RawFiles) -> str:
 
 def _clock(body: Mapping[str, Any]) -> str:
     """Return which clock the times are of. Files of the service and of executed programs hold wall times."""
+    if "interpreter" in str(body.get("run_by")):
+        return "host"
     device = str(body.get("device") or body.get("launch") or "")
     clock = body.get("clock") or body.get("metadata", {}).get("clock")
     if clock and "interpreter" not in device:
