@@ -289,8 +289,10 @@ FLEET = (
         files=("docs/results/artefacts.json",),
         places=(Place("docs/service.md", _artefacts),),
         about=("db/artefacts.py", "tuner/workers/artefacts.py", "tuner/devices/ascend_model/toolchain.py"),
-        designed="nothing",
-        independent="the problems",
+        designed="what is kept and counted was mended after an earlier run, on SQLite, of row_reduce with 8 trials "
+        "(commit 133ff9ce: 9 artefacts, 0 compiled afterwards); a count on PostgreSQL was mended in this result's own "
+        "commit",
+        independent="softmax; row_reduce had been run before",
         note="The hosts are processes of one machine with cache folders and results of their own. A program in the "
         "place of the compiler counts; all hosts have the trials of one that shares nothing. No GPU was used.",
     ),
@@ -328,7 +330,8 @@ FLEET = (
         "2.1% and 3.7% slower; and dropped trials as anchors, after a run of 100 problems in which the database was "
         "killed had found one winner that was 8.6% slower",
         independent="nothing on PostgreSQL with 200 problems: problems and seed are those of the run that found the "
-        "fault; only what a kill meets, and the chips' speeds, differ",
+        "fault; only what a kill meets, and the chips' speeds, differ; whether the 70 problems were among the 100 of "
+        "the run with the 8.6% no file says",
         note="The run with the 8.6% is in no file. Its cause was mended in a commit (14d8b6ad, 18:58 on 2026-11-23) "
         "five minutes after the newest of these runs, of 70 problems, whose file does not say whether it had the mend; "
         "the others are of 15:28 and 15:45. The earlier run drew the chips' speeds, from 0.95 to 1.07; since, they are "
@@ -414,8 +417,9 @@ FLEET = (
         earlier=("docs/results/raylets-earlier.json", "docs/results/raylets-short.json"),
         places=(Place("docs/service.md", _ray_speed_up),),
         about=("api/cluster", "tuner/cluster", "api/jobs", "tuner/tuning", "benchmarks/fleet/ray_speed.py"),
-        designed="the length of a job, four shapes, after shorter ones had missed the aim",
-        independent="nothing else was chosen by it",
+        designed="the length of a job, four shapes, and a quieter machine, after runs of shorter jobs or beside other "
+        "work had missed the aim",
+        independent="nothing",
         note="All nodes are on one machine of two processors. With two shapes a job in place of four, which leaves its "
         "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, "
         "2.2x: the aim is met in one run of four. Loads were noted by hand; no file has them.",

@@ -1408,13 +1408,16 @@ SEARCH = (
         files=_files("search-h200"),
         places=(Place("docs/search.md", _one_seed),),
         about=(*_NVIDIA, *_REPLAY),
-        designed="the NVIDIA prior on all eight landscapes, the search on five of them, its opening with neighbours on "
-        "six: no landscape was only judged",
+        designed="the NVIDIA prior on all eight landscapes, how near one another the guesses of the opening may lie "
+        "on all eight, the search's other constants on five, its opening with neighbours on six: no landscape was "
+        "only judged",
         independent="nothing",
         note="Before the prior was changed with these in sight, guided took 1 to 53 (commit eb4db3f). By the searches "
         "of 2026-11-21 guided with neighbours took 2 / 13 on row_reduce-1000x8192 (commit 9ef10e4), by those of the "
         "morning of 2026-11-26 13 / 65 (commit 481202e); the last four letters of its opening were then chosen on "
-        "these and other landscapes.",
+        "these and other landscapes. Guided, and guided with neighbours, were run again at 11:34 (`run_again` in the "
+        "file), after the guesses of the opening were let nearer together; no count moved (commit a2762837). The "
+        "others are of 09:16.",
     ),
     Claim(
         name="matrix-landscapes",
