@@ -275,7 +275,7 @@ WRONG = {
     "the expert of a block": ("tl.store(experts_ptr + block, expert)", "tl.store(experts_ptr + block, expert // 2)"),
     "the pairs of later steps": (", pairs, mask=own > 0)", ", pairs - start, mask=own > 0)"),
     "the rows that fill a block": ("dtype=tl.int32) + M * TOPK, mask=rest", "dtype=tl.int32), mask=rest"),
-    "the row of a token": ("tl.minimum(pairs, PAIRS - 1) // SHARING", "tl.minimum(pairs, PAIRS - 1) % SHARING"),
+    "the row of a token": ("rows = pairs // SHARING", "rows = pairs % SHARING"),
     "the matrix of an expert": (
         "w_ptr + expert * COLS * DEPTH,\n                PAIRS",
         "w_ptr,\n                PAIRS",
