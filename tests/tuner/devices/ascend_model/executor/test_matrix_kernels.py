@@ -97,7 +97,7 @@ WRONG = {
         "(page.to(tl.int64) * PAGE * HKV + kv_head)",
         ("(page.to(tl.int64) * PAGE * HKV)"),
     ),
-    ("fused_moe", "pairs of earlier slices"): ("if each < tl.program_id(0):", "if each < 0:"),
+    ("fused_moe", "pairs of earlier slices"): ("(each < tl.program_id(0))", "(each < tl.program_id(0) * 0)"),
     ("fused_moe", "earlier pairs of the same expert"): ("* earlier, 1)", "* 0, 1)"),
     ("fused_moe", "the last expert of a token"): (
         "for part in range(TOPK):\n                pair =",
