@@ -184,9 +184,9 @@ def _servers(warm: WarmPython, store_url: str) -> Iterator[Serve]:
     def start(*arguments: str, files: int | None = None) -> Process:
         words = ["serve", "--port", "0", "--db", store_url, *arguments]
         if files or any(map(os.environ.get, READ_BY_IMPORTS)):
-            limited = ["sh", "-c", f'ulimit -n {files or "$(ulimit -n)"}; exec "$@"', "sh", TILEWISE, *words]
+            limit = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"] if files else []
             piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            started.append(subprocess.Popen(limited, **piped))
+            started.append(subprocess.Popen([*limit, TILEWISE, *words], **piped))
         else:
             started.append(warm.command(*words))
         return started[-1]
