@@ -55,7 +55,7 @@ ROUTES = {
     "handing_over_a_config": lambda: described(TUNING)[0][:5] + described(TIMING)[0],
     "timing_a_config": lambda: described(TIMING)[1],
     "timing_on_an_accelerator": lambda: described(TIMING)[2],
-    "forming_an_answer": lambda: described("A look-up over REST, to the row that answers it")[0],
+    "forming_an_answer": lambda: described("A look-up over REST, to the statement that reads its answer")[0],
     "choosing_a_config": lambda: described("A launch, to where its config is chosen")[0],
 }
 

@@ -510,7 +510,7 @@ SPEC = KernelSpec(
         Parameter("PARTS_N", _only_descriptors(1, 2)),
         Parameter("WARP_SPECIALIZE", _only_descriptors(False, True)),
         Parameter("num_warps", only_nvidia(4, 8), role="option"),
-        Parameter("num_stages", only_nvidia(2, 3, 4, 5, 6), role="option"),
+        Parameter("num_stages", only_nvidia(2, 3, 4, 5, 6, 7), role="option"),
         Parameter("multibuffer", only_ascend(True, False), role="option"),
     ),
     constraints=(

@@ -132,13 +132,13 @@ def choosing_a_config(folder: Path) -> list[list[str]]:
 
 
 def forming_an_answer(folder: Path) -> list[list[str]]:
-    """Go from `GET /v1/configs/..` to the row that answers it."""
+    """Go from `GET /v1/configs/..` to the statement that reads its answer."""
     from starlette.testclient import TestClient
 
     from tilewise.api.app import create_app
     from tilewise.api.service.service import Options
     from tilewise.cli import main
-    from tilewise.db.sql import sql_store
+    from tilewise.db.sql.database import Database
 
     heard: list[list[str]] = []
     url = f"sqlite:///{folder / 'tiles.db'}"
@@ -147,7 +147,7 @@ def forming_an_answer(folder: Path) -> list[list[str]]:
             ["tune", "row_reduce", "-s", "M=100,N=500", "--device", "model:Ascend910B4", "--trials", "1", "--db", url]
         )
     )
-    with TestClient(create_app(url, Options(run_jobs=False))) as client, listening(sql_store, "encode_row", heard):
+    with TestClient(create_app(url, Options(run_jobs=False))) as client, listening(Database, "fetch", heard):
         answer = client.get("/v1/configs/row_reduce", params={"M": 100, "N": 500, "device": "Ascend910B4"})
         answer.raise_for_status()
     return heard

@@ -12,6 +12,7 @@ from tilewise.benchmarks.search import judge
 from tilewise.benchmarks.search.judge import bench_judge, landscape_files, landscapes_used_for
 from tilewise.cli import main
 from tilewise.errors import UsageError
+from tilewise.tuner.tuning.loop import DEFAULT_TRIALS
 
 
 @pytest.fixture
@@ -44,16 +45,10 @@ def test_a_tuning_with_the_default_budget_is_judged_by_the_whole_space(landscape
     (row,) = body["landscapes"]
     assert (row["configs"], row["optimum"], row["prior"]) == (240, 8.0, False)
     assert 1 < row["evaluations_to"]["5%"] <= row["evaluations_to"]["2%"] <= row["evaluations_to_p95"]["2%"]
-    assert row["evaluations_to_p95"]["2%"] <= row["ended"]["trials"] + 20 <= 120
-    assert row["ended"] | {"trials": 0} == {
-        "tunings": 3,
-        "near": 3,
-        "left_worst": 0.0,
-        "trials": 0,
-        "ended_alone": 3,
-        "ended_alone_near": 3,
-        "left_median": 0.0,
-    }
+    assert row["evaluations_to_p95"]["2%"] < row["ended"]["trials"] < DEFAULT_TRIALS
+    ended = row["ended"]
+    assert (ended["tunings"], ended["near"], ended["left_worst"], ended["left_median"]) == (3, 3, 0.0, 0.0)
+    assert 2 <= ended["ended_alone"] == ended["ended_alone_near"]
 
 
 def test_the_command_keeps_its_result_and_says_next_time_when_it_last_looked(landscape, kept, capsys):
