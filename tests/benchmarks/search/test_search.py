@@ -258,7 +258,7 @@ def test_the_search_is_ahead_of_tpe_and_random_search_with_and_without_its_prior
 
 @pytest.mark.full
 def test_without_its_prior_the_search_is_ahead_of_tpe_and_random_search_on_every_measured_landscape_together():
-    body = bench_search(design("measured"), budget=100, seeds=6, searches=["guided-without-prior", "tpe", "random"])
+    body = bench_search(design("measured"), budget=100, seeds=2, searches=["guided-without-prior", "tpe", "random"])
     guided = body["mean"].pop("guided-without-prior")
     for name, other in body["mean"].items():
         assert all(guided["fraction"][n] > value for n, value in other["fraction"].items()), name

@@ -237,7 +237,7 @@ def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, folder, url):
     )  # fmt: skip
     try:
         end = time.monotonic() + 60
-        while not list(folder.glob("tilewise-worker-*/hanging")):
+        while not list(folder.glob("tilewise-worker-*/*/hanging")):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < end
             time.sleep(0.05)
