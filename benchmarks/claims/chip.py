@@ -362,9 +362,9 @@ def _products_h100_words(raw: Raw) -> str:
     six, before, earlier = (_shares(raw, name, "bfloat16") for name in names)
     return (
         f"On an H100 the five bfloat16 rows reach {shares}; {chosen} of the five tuned configs are `hopper`, and those "
-        f"of 64 and 256 rows have seven stages. On other such cards they reached {six} earlier that day, with six stages "
-        f"at most, and the day before {before}, before rows beyond the matrix were masked, and, with the prior of then, "
-        f"{earlier}"
+        f"of 64 and 256 rows have seven stages. On other such cards they reached {six} earlier that day, with six "
+        f"stages at most, and the day before {before}, before rows beyond the matrix were masked, and, with the prior "
+        f"of then, {earlier}"
     )
 
 
@@ -544,8 +544,8 @@ CHIP = (
             f"{len(raw['h100-matrix']['rows'])} shapes of gemm, one tuning each, limited to 60 trials or 20 s but "
             f"ending after {_took(raw, 'h100-matrix')} s "
             f"({_tried(raw, 'h100-matrix')} were made), and {len(raw['h100-block-fp8']['rows'])} of block_fp8_gemm of "
-            f"one each on another card, limited to 200 trials or 18 s but ending after {_took(raw, 'h100-block-fp8')} s "
-            f"({_tried(raw, 'h100-block-fp8')}); {raw['h100-matrix']['rounds']} runs in "
+            "one each on another card, limited to 200 trials or 18 s but ending after "
+            f"{_took(raw, 'h100-block-fp8')} s ({_tried(raw, 'h100-block-fp8')}); {raw['h100-matrix']['rounds']} runs in "
             "turns, a process for each kernel"
         ),
         files=("docs/results/h100-matrix.json", "docs/results/h100-block-fp8.json"),
@@ -573,8 +573,8 @@ CHIP = (
         note="The aim of 100% with few rows is missed at 256 in the three earlier runs, and in the earliest at 64 too: "
         "seven stages, which 128 x 128 tiles of pointers have room for, were added for it, with the shape of 256 rows "
         "in sight. The p20 to p80 ranges of both overlap in all bfloat16 rows of gemm and in the last two of "
-        "block_fp8_gemm. The aim of the latter is 95%. gemm's 8-bit product, which hopper does not take, is beside PyTorch's "
-        "without use_fast_accum.",
+        "block_fp8_gemm. The aim of the latter is 95%. gemm's 8-bit product, which hopper does not take, is beside "
+        "PyTorch's without use_fast_accum.",
     ),
     Claim(
         name="matrix-h200",
@@ -616,12 +616,12 @@ CHIP = (
             "tuner/prior/tensor_cores.py",
             "tuner/tuning/shared_time.py",
         ),
-        designed="the sharing of time and the tolerance of the output, on runs of the same tables on an H200; the prior, "
-        "with landscapes of an H200 of the two rungs that were searched exhaustively in sight, and prior and masked rows "
-        "with eight of fused_moe on an H100, one of them the rung of 24 rows and 8 experts in float16",
+        designed="the sharing of time and the tolerance of the output, on runs of the same tables on an H200; the "
+        "prior, with landscapes of an H200 of the two rungs that were searched exhaustively in sight, and prior and "
+        "masked rows with eight of fused_moe on an H100, one of them the rung of 24 rows and 8 experts in float16",
         independent="the runs of bfloat16 on the H100, of which none was made before",
-        note="A winner's time beside the exhaustive run's best is that run's own. vLLM's default is the config that its "
-        "release 0.33 takes where it has no table; on six rungs the winner is that config.",
+        note="A winner's time beside the exhaustive run's best is that run's own. vLLM's default is the config that "
+        "its release 0.33 takes where it has no table; on six rungs the winner is that config.",
     ),
     Claim(
         name="block-fp8-h200",
