@@ -545,8 +545,8 @@ CHIP = (
             f"ending after {_took(raw, 'h100-matrix')} s "
             f"({_tried(raw, 'h100-matrix')} were made), and {len(raw['h100-block-fp8']['rows'])} of block_fp8_gemm of "
             "one each on another card, limited to 200 trials or 18 s but ending after "
-            f"{_took(raw, 'h100-block-fp8')} s ({_tried(raw, 'h100-block-fp8')}); {raw['h100-matrix']['rounds']} runs in "
-            "turns, a process for each kernel"
+            f"{_took(raw, 'h100-block-fp8')} s ({_tried(raw, 'h100-block-fp8')}); {raw['h100-matrix']['rounds']} runs "
+            "in turns, a process for each kernel"
         ),
         files=("docs/results/h100-matrix.json", "docs/results/h100-block-fp8.json"),
         earlier=(
