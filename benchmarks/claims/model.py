@@ -915,8 +915,7 @@ MODEL = (
         designed="the tolerance, on earlier draws of configs of these kernels; the problems, by hand",
         independent="nothing: the draw of configs has a fixed seed",
         note="The compiler refuses one config of packed flash_attention, in both dtypes. float16 products with scales "
-        "are small here; one of 1024 x 1024 x 4096 was refused before commit 89f39500. The outcomes were taken from "
-        "the journal of earlier runs, whose dates and code no file tells: the file's own run took one second.",
+        "are small here. The outcomes were taken from the journal of earlier runs, whose dates and code no file tells: the file's own run took one second.",
     ),
     Claim(
         name="verification-share",

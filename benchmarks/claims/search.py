@@ -1545,8 +1545,7 @@ SEARCH = (
         designed="the limits on the pool and on the surrogate's trials were set for this time",
         independent="nothing; the spaces have times by formula, of no kernel",
         note="A kernel's prior has up to twelve penalties and was not timed in such spaces; in the smaller ones of "
-        "search-cube.json, by 60 evaluations, it took 3 to 5 ms of wall time. "
-        "The slowest is the first of a batch, which fits the surrogates for the whole batch.",
+        "search-cube.json, by 60 evaluations, it took 3 to 5 ms of wall time.",
     ),
     Claim(
         name="repeatability",

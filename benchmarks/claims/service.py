@@ -389,7 +389,8 @@ SERVICE = (
         figure=_relaxed,
         cases=lambda raw: (
             f"300 look-ups on each of {len(_rows(raw))} databases, one at a time, within 3 of a stored shape in each "
-            f"dimension; one request after each start, of each database one; {raw['serve']['machine']}"
+            f"dimension; one request after each start, once an exact look-up has been answered, of each database one; "
+            f"{raw['serve']['machine']}"
         ),
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
