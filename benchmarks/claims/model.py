@@ -915,7 +915,8 @@ MODEL = (
         designed="the tolerance, on earlier draws of configs of these kernels; the problems, by hand",
         independent="nothing: the draw of configs has a fixed seed",
         note="The compiler refuses one config of packed flash_attention, in both dtypes. float16 products with scales "
-        "are small here. The outcomes were taken from the journal of earlier runs, whose dates and code no file tells: the file's own run took one second.",
+        "are small here. The outcomes were taken from the journal of earlier runs, whose dates and code no file tells: "
+        "the file's own run took one second.",
     ),
     Claim(
         name="verification-share",
