@@ -343,3 +343,50 @@ def test_whoever_watches_for_stops_of_a_process_ends_with_its_job():
         check()
     watcher.join(30)
     assert not watcher.is_alive()
+
+
+@pytest.fixture
+def ends(monkeypatch, signals):
+    """`ends(end, finish)` runs a job whose tuning does `end`, and returns the thread of its signs of life."""
+    monkeypatch.setattr(job_process, "BEAT_SECONDS", 0.01)
+
+    def run_it(end, finish=lambda *told: None):
+        before = {*threading.enumerate()}
+        beat = SimpleNamespace(cancelling=False, deadline=None)
+        jobs = SimpleNamespace(beat=lambda *given: beat, finish=finish)
+        run = job_process._Run(None, jobs, SimpleNamespace(id=7, shapes=[]), "lease", "vector_add")
+        monkeypatch.setattr(run, "_tune", end)
+        try:
+            run.to_the_end()
+        finally:
+            threads = [*{*threading.enumerate()} - before]
+            run._ended.set()
+        return threads
+
+    return run_it
+
+
+def test_signs_of_life_do_not_keep_a_process_alive_that_breaks_off(ends):
+    threads = []
+
+    def breaks_off():
+        threads.extend(thread for thread in threading.enumerate() if thread.name == "beat")
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        ends(breaks_off)
+    with job_process._running_on(SimpleNamespace(id=7)):
+        threads += [thread for thread in threading.enumerate() if thread.name == "stops"]
+    assert {(thread.name, thread.daemon) for thread in threads} == {("beat", True), ("stops", True)}
+
+
+def test_the_end_is_told_after_the_last_sign_of_life_and_no_signal_disturbs_it(ends):
+    told = []
+
+    def finish(lease, state, reason, progress):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGTERM):
+            signal.raise_signal(number)
+        told.append((state, [thread for thread in threading.enumerate() if thread.name == "beat"]))
+
+    assert ends(lambda: (State.DONE, ""), finish) == []
+    assert told == [(State.DONE, [])]

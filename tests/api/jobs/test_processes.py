@@ -1,6 +1,7 @@
 """Calls in processes of their own, which end with their caller, whenever the caller is killed."""
 
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -229,6 +230,43 @@ def test_processes_are_asked_to_end_or_killed_and_waited_for(end, acts):
     executor._running.update(processes)
     end(executor)
     assert [done.get(process, []) for process in processes] == [acts] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (0, None),
+        (3, "its process ended with exit code 3"),
+        (1, "its process ended with exit code 1"),
+        (-1, "its process ended with signal 1"),
+        (-15, "its process ended with signal 15"),
+    ],
+)
+def test_a_process_can_be_asked_to_end_until_it_has_and_its_end_is_told(monkeypatch, code, told):
+    started, asked, ended = [], [], threading.Event()
+
+    class Process:
+        pid = 7
+
+        def wait(self):
+            return code if ended.wait(30) else None
+
+        def terminate(self):
+            asked.append("terminate")
+
+    monkeypatch.setattr(processes, "_start", lambda *given: started.append(given) or Process())
+    executor = ProcessExecutor(Path("heir"))
+    pid, future = executor.start(divmod, 7, inherited=5, other=2)
+    ((call, heir, inherited),) = started
+    assert (pickle.loads(call), heir, inherited) == ((divmod, (7,), {"other": 2}), Path("heir"), 5)
+    assert (pid, future.running(), future.cancel()) == (7, True, False)
+    executor.terminate()
+    assert asked == ["terminate"]
+    ended.set()
+    error = future.exception(30)
+    assert (error and str(error), getattr(error, "code", 0)) == (told, code)
+    executor.terminate()  # its id may be another's by now
+    assert asked == ["terminate"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import httpx2
 import msgspec
@@ -26,7 +27,7 @@ from tilewise.db.sql import models
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import Wanted
 from tilewise.db.tokens import Right, Tokens
-from tilewise.errors import Forbidden, StoreError, Unauthorized, Unavailable
+from tilewise.errors import Busy, Forbidden, LeaseLost, NotFound, StoreError, Unauthorized, Unavailable, UsageError
 
 JOB = Request("vector_add", "a1", [{"N": 123_457}], "float32", "model:Ascend910B4", trials=12, search="random")
 
@@ -123,6 +124,80 @@ def test_a_write_whose_answer_is_lost_is_sent_again_and_counts_once(link, client
         assert (rows[0][0], jobs.get(lease.job).stored) == (1, 1)
         remote.store_of(lossy, lease).record(scope, [records[1]])
         assert len(store.trials(scope)) == 2
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """`answered(answers, patience)` returns a link whose server gives these answers, and the pauses between requests.
+
+    The time passes in the pauses only.
+    """
+    now, pauses = [0.0], []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+
+    def make(answers, patience=60.0):
+        made, answers = Link(Server("http://test", None), patience=patience), iter(answers)
+
+        def work(name, arguments, **leased):
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return {"result": answer}
+
+        monkeypatch.setattr(made._client, "work", work)
+        return made, pauses
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("patience", "paused"),
+    [
+        (0.0, []),
+        (0.1, []),
+        (0.2, [0.2]),
+        (0.5, [0.2]),
+        (21.0, [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]),
+        (21.5, [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]),
+    ],
+)
+@pytest.mark.parametrize("error", [Unavailable, Busy])
+def test_a_request_is_sent_again_less_and_less_often_until_the_patience_ends(answered, patience, paused, error):
+    link, pauses = answered((error(f"no answer {number}") for number in range(99)), patience)
+    with pytest.raises(StoreError, match=f"no answer {len(paused)}$"):
+        link.call(OPERATIONS["jobs.running"], {})
+    assert pauses == pytest.approx(paused)
+
+
+def test_the_log_tells_once_that_a_server_does_not_answer_and_once_that_it_does_again(answered, caplog):
+    gone = [Unavailable("it is gone"), Busy("it is busy")]
+    link, pauses = answered([[], *gone, [], [], *gone, []])
+    for _ in range(4):
+        assert link.call(OPERATIONS["jobs.running"], {}) == []
+    assert caplog.messages == ["it is gone; trying again", "http://test answers again"] * 2
+    assert pauses == pytest.approx([0.2, 0.4] * 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(NotFound("no"), NotFound), (LeaseLost("no"), LeaseLost), (UsageError("no"), StoreError)]
+)
+def test_a_request_that_is_refused_is_not_sent_again(answered, error, kind):
+    link, pauses = answered([error, []])
+    with pytest.raises(kind, match=r"^no$"):
+        link.call(OPERATIONS["jobs.running"], {})
+    assert pauses == []
+
+
+def test_a_link_that_was_closed_sends_nothing(answered):
+    link, _ = answered([])
+    link.close()
+    with pytest.raises(StoreError, match="the store of http://test is closed; open it again"):
+        link.call(OPERATIONS["jobs.running"], {})
 
 
 def tuned_scope():

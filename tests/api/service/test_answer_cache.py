@@ -349,3 +349,21 @@ def test_a_slow_database_is_polled_and_drops_all_while_it_fails(monkeypatch):
                 await asyncio.sleep(0)
 
     asyncio.run(ask())
+
+
+def test_a_slow_database_is_left_alone_between_two_polls(monkeypatch):
+    monkeypatch.setattr(answer_cache, "POLL_SECONDS", 3600.0)
+
+    async def ask():
+        changes = Told(["q"], is_quick=False)
+        cache = AnswerCache(changes, 10_000)
+        cache.keep(b"/1", "q", ONE, read_at=0)
+        await asyncio.sleep(0.05)
+        assert (cache.find(b"/1"), changes.polls) == (ONE, 0)
+        await cache.catch_up()  # as after a write of this process
+        assert (cache.find(b"/1"), changes.polls) == (None, 1)
+        await asyncio.sleep(0.05)
+        assert changes.polls == 1
+        await cache.close()
+
+    asyncio.run(ask())

@@ -15,9 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 from rights import NoRights
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, func, select
 
 from tilewise.db.records import Problem, Question
+from tilewise.db.sql import models
+from tilewise.db.sql.database import connect_untouched
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.sql.sqlite import _switched, create_untouched_engine
 from tilewise.errors import StoreError
@@ -307,3 +309,31 @@ def test_a_database_is_not_read_untouched_where_its_log_has_to_be_applied(tmp_pa
         (tmp_path / "tiles.db-shm").touch()
     with pytest.raises(StoreError, match="was left unfinished by a killed writer") if refused else nullcontext():
         create_untouched_engine(path)
+
+
+@pytest.mark.parametrize(("query", "timeout"), [("", "5"), ("?connect_timeout=7", "7")])
+def test_a_server_is_read_untouched_within_some_seconds_and_never_written(query, timeout):
+    pytest.importorskip("psycopg")
+    database = connect_untouched(f"postgresql+psycopg://me:secret@127.0.0.1:1/name{query}", 5.0)
+    with closing(database):
+        assert (database.is_file, database.engine.url.query["connect_timeout"]) == (False, timeout)
+        assert "secret" not in database.name
+        with pytest.raises(StoreError, match="read-only"), database.write():
+            pass
+
+
+def test_a_file_is_read_untouched_where_there_is_one_and_never_written(tmp_path, file_url, make_scope, make_trial):
+    with open_store(file_url) as store:
+        store.record(make_scope(), [make_trial()])
+    files = {*tmp_path.iterdir()}
+    with closing(connect_untouched(file_url, 1.0)) as database:
+        assert (database.is_file, database.name) == (True, str(tmp_path / "tilewise.db"))
+        assert database.fetch_value(select(func.count()).select_from(models.trials)) == 1
+        with pytest.raises(StoreError, match="read-only"), database.write():
+            pass
+        assert {*tmp_path.iterdir()} == files
+    with pytest.raises(StoreError, match=r"only be read by opening it for writing; name a file: sqlite:///tiles\.db"):
+        connect_untouched("sqlite://", 1.0)
+    with pytest.raises(StoreError, match=r"missing\.db"):
+        connect_untouched(f"sqlite:///{tmp_path}/missing.db", 1.0)
+    assert {*tmp_path.iterdir()} == files

@@ -210,3 +210,13 @@ def test_an_ascend_tile_holds_a_plane_of_up_to_16384_pixels_or_a_smaller_share_o
     assert blocks == sorted(set(blocks))
     assert all(256 <= block < hw for block in blocks if block != hw)
     assert {2048, 8192} <= set(blocks) or hw <= 8192
+
+
+@pytest.mark.parametrize(("warps", "least", "most"), [(1, 512, 1024), (2, 512, 2048), (8, 512, 8192), (32, 1024, 8192)])
+def test_a_thread_has_one_to_32_elements_of_a_tile(nvidia, warps, least, most):
+    at = problem(64, 64, 12_544)
+    configs = [config for config in enumerate_space(SPEC, at, nvidia).configs if config["num_warps"] == warps]
+    elements = {config["BLOCK_SIZE_N"] * config["BLOCK_SIZE_C"] * config["BLOCK_SIZE_HW"] for config in configs}
+    assert (min(elements), max(elements)) == (least, most)  # fewer than 512 are not worth a trip
+    few = enumerate_space(SPEC, problem(1, 2, 16), nvidia).configs
+    assert {config["num_warps"] for config in few} == {1}  # even one warp has more threads than elements

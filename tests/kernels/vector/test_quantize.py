@@ -47,6 +47,54 @@ def test_each_block_of_a_row_has_its_own_scale(normalisations):
     assert found["scale_ptr"].flatten().tolist() == pytest.approx([1.0, 0.0, 2.0, 20.0, 0.0, 10.0])
 
 
+@pytest.mark.parametrize(
+    ("m", "rows"), [(3, 2), (4, 4), (3, 4)], ids=["two steps", "one step", "a step taller than the rows"]
+)
+@pytest.mark.parametrize(
+    ("name", "variant", "n", "cols", "scales", "reads"),
+    [
+        ("per_token_quant", {"VARIANT": "one_load"}, 8, 8, 1, 1),
+        ("per_token_quant", {"VARIANT": "one_load"}, 5, 8, 1, 1),
+        ("per_token_quant", {"VARIANT": "looped"}, 16, 8, 1, 2),
+        ("per_block_quant", {}, GROUP, GROUP, 1, 1),
+        ("per_block_quant", {}, 2 * GROUP, GROUP, 2, 1),
+        ("per_block_quant", {}, GROUP + 4, GROUP, 2, 1),
+        ("per_block_quant", {}, GROUP - 4, GROUP, 1, 1),
+    ],
+)
+def test_nothing_beyond_the_rows_and_columns_is_read_or_written(
+    normalisations, name, variant, n, cols, scales, reads, m, rows
+):
+    """The second step of two rows is moved back by one, so that the second of three rows is read and written twice."""
+    tiles = {"BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols, "multibuffer": True}
+    problem = Problem(name, {"M": m, "N": n}, "float32")
+    loaded, loads, stored, stores = normalisations("moved", name, problem, variant | tiles, None)
+    done = 4 if rows == 2 else m
+    assert (loaded, loads) == (m * n, reads * done * n)
+    assert (stored, stores) == (m * (n + scales), done * (n + scales))
+
+
+@pytest.mark.parametrize(("rows", "fits_m"), [(1, True), (4, True), (8, False)])
+@pytest.mark.parametrize(
+    ("name", "variant", "n", "cols", "fits_n"),
+    [
+        ("per_token_quant", {"VARIANT": "one_load"}, 8, 8, {"FITS_N": True}),
+        ("per_token_quant", {"VARIANT": "one_load"}, 7, 8, {"FITS_N": False}),
+        ("per_token_quant", {"VARIANT": "looped"}, 16, 8, {"EVEN_N": True}),
+        ("per_token_quant", {"VARIANT": "looped"}, 17, 8, {"EVEN_N": False}),
+        ("per_block_quant", {}, GROUP, GROUP, {"FITS_N": True}),
+        ("per_block_quant", {}, 3 * GROUP, 2 * GROUP, {"FITS_N": True}),  # its last block is moved back
+        ("per_block_quant", {}, 3 * GROUP + 1, 2 * GROUP, {"FITS_N": False}),
+        ("per_block_quant", {}, GROUP - 1, GROUP, {"FITS_N": False}),
+        ("per_block_quant", {}, GROUP, 2 * GROUP, {"FITS_N": False}),
+    ],
+)
+def test_a_launch_goes_without_masks_where_tiles_are_within_the_data(name, variant, n, cols, fits_n, rows, fits_m):
+    tiles = {"BLOCK_SIZE_M": 8, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols}
+    (launch,) = registry.load(name).plan(variant | tiles, Problem(name, {"M": 4, "N": n}, "float32"))
+    assert launch.constants.items() >= ({"FITS_M": fits_m} | fits_n).items()
+
+
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_float8_is_right_on_nvidia(interpreter, nvidia, name, dtype):

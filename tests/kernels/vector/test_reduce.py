@@ -149,3 +149,9 @@ def test_products_are_drawn_such_that_no_run_of_a_row_overflows():
     assert 180 < float((levels != 0).sum(1).float().mean()) < 330
     assert 0.4 < float((x < 0).float().mean()) < 0.6
     assert 0.3 < float((drawn("prod_rows", 50, 20).abs() != 1).float().mean()) < 0.7  # half of a short row's steps
+
+
+def test_each_row_of_products_is_drawn_by_itself_and_the_same_again_from_the_same_seed():
+    x = drawn("prod_rows", 20, 300)
+    assert len({tuple(row) for row in x.abs().tolist()}) == len({tuple(row) for row in x.sign().tolist()}) == 20
+    assert x.equal(drawn("prod_rows", 20, 300))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tracemalloc
 
 import pytest
@@ -140,3 +141,29 @@ def test_the_limits_of_an_entry_and_of_a_file_are_told_in_mib(document, monkeypa
     monkeypatch.setattr(entry_stream, "LARGEST", 3 << 20)
     with pytest.raises(BadImport, match="it is more than 3 MiB when decompressed"):
         streamed(entry)
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 18])
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (" \t\r\n", "it is not JSON (found 'its end' instead of '{')"),
+        ("[]", "it is not JSON (found '[' instead of '{')"),
+        ('\r\n{\t"format" 1}', "it is not JSON (found '1' instead of ':')"),
+        ('{"format"', "it is not JSON (found 'its end' instead of ':')"),
+        ('{"format": "tilewise" "version": 1}', "it is not JSON (found '\"' instead of '}')"),
+        ('{"format": "tilewise" ', "it is not JSON (found 'its end' instead of '}')"),
+        ('{"entries": [{} {}]}', "it is not JSON (found '{' instead of ']')"),
+        ('{"entries": [1', "it is not JSON (found 'its end' instead of ']')"),
+        ('{"entries": [] }\n}', "it is not JSON (something follows the document)"),
+        ('{"a": 1, "a": 2}', "an object holds 'a' twice or as a name"),
+        ("{1: 2}", "an object holds '1' twice or as a name"),
+        (f'{{["{"x" * 50}"]: 2}}', f'an object holds "[\'{"x" * 38}" twice or as a name'),
+    ],
+)
+def test_a_file_that_is_not_json_is_refused_with_what_is_found_and_what_is_expected(
+    monkeypatch, piece, text, complaint
+):
+    monkeypatch.setattr(entry_stream, "_PIECE", piece)
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+        list(entry_stream.stream_entries(io.BytesIO(text.encode()), {}))

@@ -74,6 +74,28 @@ def test_an_export_is_sent_in_pieces_of_64_kib(source, monkeypatch):
     assert len(pieces()[0]) == len(entries[0] + entries[1])
 
 
+def test_a_file_has_a_value_a_line_in_utf_8():
+    """Version control then shows what changed, and anybody can read it."""
+    document = {"kernel": "größe_和", "dims": {"M": 1}, "entries": [1.5, True], "none": {}}
+    text = '{\n "kernel": "größe_和",\n "dims": {\n  "M": 1\n },\n "entries": [\n  1.5,\n  true\n ],\n "none": {}\n}\n'
+    assert encode(document).decode() == text
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode({"time_us": float("nan")})
+
+
+def test_a_file_in_pieces_has_an_entry_a_line_in_utf_8(make_scope, make_trial):
+    with open_store("sqlite://") as store:
+        for kernel in ("größe_和", "other"):
+            store.record(make_scope(kernel=kernel), [make_trial()])
+        lines = b"".join(stream_native(store, store.scopes(), created=START)).decode().splitlines()
+        document = export_native(store, store.scopes(), created=START)
+    first, one, other, last = lines
+    assert '"größe_和"' in one
+    assert [json.loads(one.removesuffix(",")), json.loads(other)] == document["entries"]
+    assert json.loads("".join(lines)) == document
+    assert (first[-14:], last) == (', "entries": [', f'], "sha256": "{document["sha256"]}"}}')
+
+
 def test_an_export_may_be_of_one_kernel_or_device(source):
     on_the_gpu = export_native(source, source.scopes(device="NVIDIA H200"))
     assert [entry["device"] for entry in on_the_gpu["entries"]] == ["NVIDIA H200"]
