@@ -16,7 +16,7 @@ from tilewise.kernels.spec import ceil_div
 
 __all__ = ["Access", "Work", "read_code"]
 
-_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 8}
+_ITEM_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _FLOATS = ("f64", "f32", "f16", "bf16")
 
 _INTEGER: dict[str, Callable[[int, int], int]] = {
@@ -216,7 +216,7 @@ class _Reader:
             shape, item = _shape(self._types.get(values[0], ""))
             masked = checked or len(values) > {"load": 1, "store": 2}.get(action, 3)
             for root in sorted(self._roots.get(values[0], ())):
-                work.accesses.append(Access(root, action, shape, _BITS.get(item, 32) // 8, loops, masked))
+                work.accesses.append(Access(root, action, shape, _ITEM_BYTES.get(item, 4), loops, masked))
         elif name == "tt.reduce" and values:
             shape, _ = _shape(self._types.get(values[0], ""))
             work.reductions.append(loops)

@@ -557,7 +557,8 @@ class Tuning:
     def _leads(self, trial: Trial) -> bool:
         if trial.status is not Status.CORRECT:
             return False
-        return self._best is None or (trial.cost or 0) < (self._best.ranking or 0)
+        to_beat = self._best.ranking if self._best else None
+        return trial.cost is not None and (to_beat is None or trial.cost < to_beat)
 
     def _to_beat_us(self) -> float | None:
         """Return the best time so far; None if configs are not ranked by time, since a slow one may win then."""

@@ -1,6 +1,9 @@
 """The probes that a calibration is fitted to."""
 
+from tilewise.kernels.spec import Target
 from tilewise.tuner.diagnostics.micro_kernels import probes
+
+TARGET = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
 
 LOADS = {
     "load, one core": (1, 8, 40, 1, 8192, 8192),
@@ -64,6 +67,19 @@ def test_what_a_probe_leaves_to_choose_is_chosen():
         op: op for op in ("scale", "add", "exp", "log", "sqrt", "divide", "cast", "select")
     }
     assert [name for name, config in chosen.items() if config.get("EPILOGUE")] == ["product, squared"]
+
+
+def test_a_probe_is_a_config_of_its_kernel_and_all_but_one_have_as_many_buffers_as_the_default():
+    apart = []
+    for probe in probes(40):
+        spec, problem, config = probe.spec, probe.problem, dict(probe.config)
+        choices = {each.name: tuple(each.values(problem, TARGET)) for each in spec.parameters}
+        assert config.keys() == choices.keys()
+        assert all(config[name] in values for name, values in choices.items())
+        assert choices["multibuffer"] == (True, False) and spec.options() == {"multibuffer"}
+        if dict(spec.default(problem, TARGET)).items() - config.items():
+            apart.append(probe.name)
+    assert apart == ["load, one after the other"]
 
 
 def test_a_probes_launch_passes_its_sizes_to_the_function_of_its_name():

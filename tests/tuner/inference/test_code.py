@@ -183,8 +183,11 @@ def test_an_access_with_one_value_more_is_masked(line, kind, masked):
 
 @pytest.mark.parametrize(
     ("item", "size"),
-    [("f64", 8), ("f32", 4), ("bf16", 2), ("i64", 8), ("i32", 4), ("i16", 2), ("i8", 1), ("f8E4M3FN", 4)],
-)
+    [
+        ("f64", 8), ("f32", 4), ("f16", 2), ("bf16", 2), ("i64", 8), ("i32", 4), ("i16", 2), ("i8", 1), ("i1", 1),
+        ("f8E4M3FN", 4),
+    ],
+)  # fmt: skip
 def test_elements_have_the_bytes_of_their_type(item, size):
     assert accesses("%v = tt.load %t : x", kind=f"tensor<8x!tt.ptr<{item}>>") == [("load", False, 8, 8 * size)]
 

@@ -77,7 +77,10 @@ def test_every_config_is_kept_under_the_names_of_the_key(store, program):
     assert (scope.device, scope.cores, scope.clock) == ("NVIDIA H200", 132, Clock.MEASURED)
     good, failed = store.trials(scope)
     assert (good.config, good.time_us, good.p20_us) == ({"BLOCK": 16, "num_warps": 4, "num_stages": 3}, 12.5, 12.0)
-    assert failed.status is Status.RUNTIME
+    assert (good.status, failed.status) == (Status.CORRECT, Status.RUNTIME)
+    assert (failed.config["BLOCK"], failed.time_us) == (512, None)
+    assert good.why == "triton's autotuner measured it; its output was not checked" and failed.why == ""
+    assert not good.verified and good.search == failed.search == "triton.autotune"
     assert list(found.kept.values()) == [(scope, 2)]
 
 

@@ -276,3 +276,35 @@ def test_a_config_may_be_twice_as_far_off_as_the_default(off, agreed):
     got = {"out": torch.tensor([64.0, 64.0 + off, 64.0, 64.0])}
     assert compare(got, expected, default=default).agreed is agreed
     assert compare(got, expected, rounded=default).agreed is agreed
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "bool", "float8_e4m3fn"])
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)], ids=str)
+def test_an_output_without_elements_agrees(dtype, shape):
+    got = {"out": torch.empty(shape, dtype=getattr(torch, dtype))}
+    verdict = compare(got, {"out": torch.empty(shape, dtype=torch.float64)})
+    assert (verdict.agreed, verdict.error, verdict.tolerance, verdict.reason) == (True, 0.0, 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "plain"),
+    [
+        ("float32", [1.0, -2.0], True),
+        ("float16", [1.0, 65503.0], True),
+        ("float16", [1.0, 65504.0], False),  # at the limit of the dtype, where an overflow may go either way
+        ("float16", [1.0, -65504.0], False),
+        ("float32", [1.0, math.inf], False),
+        ("float32", [1.0, math.nan], False),
+        ("float32", [], False),
+        ("float8_e4m3fn", [1.0, 2.0], False),
+        ("int32", [1.0, 2.0], False),
+    ],
+)
+def test_only_finite_floats_below_the_limit_of_their_dtype_are_compared_in_parts(dtype, values, plain):
+    wanted = torch.tensor(values, dtype=torch.float64)
+    assert comparison._is_plain(wanted.to(getattr(torch, dtype)), wanted) is plain
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan])
+def test_an_output_that_is_not_finite_where_the_reference_is_is_compared_as_a_whole(wrong):
+    assert comparison._is_plain(torch.tensor([1.0, wrong]), torch.ones(2, dtype=torch.float64)) is False

@@ -62,3 +62,10 @@ def test_a_search_beyond_its_limit_ends_at_once(monkeypatch):
     assert search.cover((1 << 40) - 1, 9) is None
     assert 200 < search.steps < 400
     assert search.cover(0, 0) == []
+
+
+@pytest.mark.parametrize(("limit", "found"), [(4, ([1, 2], True)), (3, ([0, 1, 2], False)), (0, ([0, 1, 2], False))])
+def test_a_search_may_take_as_many_steps_as_its_limit_and_no_more(monkeypatch, limit, found):
+    """One step finds that no mask covers everything, three that the last two do."""
+    monkeypatch.setattr(set_cover, "_STEP_LIMIT", limit)
+    assert smallest_set_cover([0b011110, 0b000111, 0b111000]) == found

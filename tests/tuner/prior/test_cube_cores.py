@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Target
+from tilewise.tuner.prior.cube_cores import _Kernel
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties, score
 from tilewise.tuner.space.problem_checks import make_problem
 
@@ -91,3 +94,36 @@ def test_operands_that_leave_l1_for_products_make_room_for_the_next_ones():
 def test_operands_in_many_short_rows_take_longer_to_come():
     short, long = (factors(BLOCK_N=32, flags={"column_major": flag})["l1_traffic"] for flag in (False, True))
     assert short > long > 1.0
+
+
+def test_operands_that_just_fill_the_cache_come_from_it():
+    """At this depth, operands and results have 192 MiB. A deeper product fetches its operands again."""
+    slim = {"BLOCK_M": 32, "BLOCK_N": 128, "GROUP_M": 1}
+    assert GEMM.bytes(make_problem(GEMM, {"M": 4096, "N": 4096, "K": 10240}, "float16")) == 192 << 20
+    small, full, more = (factors(4096, 4096, k, **slim)["l1_traffic"] for k in (9728, 10240, 10752))
+    assert full == pytest.approx(small, rel=1e-3)
+    assert more > 1.5 * full
+
+
+@pytest.mark.parametrize(
+    ("rows", "tile", "fetched"),
+    [
+        (4096, (64, 64, 1), 1 * 64 + 20 * 64),
+        (4096, (64, 64, 3), 3 * 64 + 6 * 64),
+        (4096, (64, 64, 4), 4 * 64 + 5 * 64),
+        (4096, (64, 64, 40), 40 * 64 + 1 * 64),
+        (4096, (32, 128, 4), 4 * 32 + 5 * 128),
+        (129, (64, 128, 20), 3 * 64 + 6 * 128),  # a group has no more rows of tiles than there are
+        (64, (128, 64, 8), 1 * 128 + 20 * 64),
+    ],
+)
+def test_what_the_cache_does_not_hold_is_fetched_once_per_group_of_rows(rows, tile, fetched):
+    """20 cores share a group's rows and as many columns as are left for each; without a cache each brings its own."""
+    config = {**TILES, **dict(zip(("BLOCK_M", "BLOCK_N", "GROUP_M"), tile, strict=True))}
+    problem = make_problem(GEMM, {"M": rows, "N": 4096, "K": 4096}, "float16")
+    tiling = GEMM.tiling(config, problem)
+    kernel = _Kernel(GEMM, problem, config, tiling, tiling.dot, B3)
+    of_each = 20 * (tile[0] + tile[1])
+    assert kernel._bytes_per_cycle(2, 1, math.inf, 100.0) == pytest.approx(100.0 * of_each / fetched / 20)
+    assert kernel._bytes_per_cycle(2, 1, 90.0, 100.0) == pytest.approx(min(90.0, 100.0 * of_each / fetched) / 20)
+    assert kernel._bytes_per_cycle(1, 1, 90.0, 100.0) == 90.0 / 20

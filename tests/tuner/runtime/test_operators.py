@@ -455,6 +455,14 @@ def test_a_call_launches_the_chosen_config_with_all_arguments(recorded):
     assert len(softmax.choices) == len(softmax._plans) == 2
 
 
+@pytest.mark.parametrize(("options", "printed"), [({}, 0), ({"explain": False}, 0), ({"explain": True}, 1)])
+def test_a_choice_is_printed_only_where_asked_and_once(recorded, capsys, options, printed):
+    torch, softmax = recorded.torch, recorded("softmax", **options)
+    for _ in range(2):
+        softmax(torch.randn(33, 1000), torch.empty(33, 1000))
+    assert capsys.readouterr().err.count("tilewise: softmax M=33,N=1000 float32 on NVIDIA H200: ") == printed
+
+
 def test_scratch_and_initial_values_are_those_of_the_shape(recorded):
     torch = recorded.torch
     total = recorded("sum_all")

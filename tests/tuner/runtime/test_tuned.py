@@ -310,6 +310,11 @@ def test_tensors_on_no_known_device_need_one_named(file):
         over(Jitted(), file, device=None)[(1,)](x, x, x, 1000, 8192)
 
 
+def test_a_choice_is_not_printed_where_nobody_asks(file, capsys):
+    launch(over(Jitted(), file), 1000)
+    assert "exact" not in capsys.readouterr().err
+
+
 def test_each_choice_is_logged_once_and_explained_where_asked(file, caplog, capsys):
     kernel = over(Jitted(), file, explain=True)
     with caplog.at_level(logging.INFO, "tilewise.runtime"):

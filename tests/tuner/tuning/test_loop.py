@@ -166,6 +166,25 @@ def test_only_configs_that_would_lead_are_verified(bowl, tuning):
     assert device.verified == leading
 
 
+@pytest.mark.parametrize(
+    ("best", "time_us", "leads"),
+    [
+        ({}, 11.0, True),
+        ({}, 12.0, False),
+        ({"time_to_beat_us": 10.0}, 11.0, False),
+        ({"time_to_beat_us": 10.0}, 10.0, False),
+        ({"time_to_beat_us": 10.0}, 9.0, True),
+        (None, 99.0, True),
+        (None, None, False),
+    ],
+)
+def test_a_config_leads_if_it_beats_all_that_the_best_was_declared_over(bowl, tuning, best, time_us, leads):
+    made = tuning()
+    made._best = None if best is None else Trial(bowl.BEST, Status.CORRECT, time_us=12.0, verified=True, **best)
+    assert made._leads(Trial(bowl.DEFAULT, Status.CORRECT, time_us=time_us)) is leads
+    assert not made._leads(Trial(bowl.DEFAULT, Status.RUNTIME, time_us=time_us))
+
+
 def test_a_config_with_a_wrong_output_never_becomes_best_and_the_next_one_does(bowl, tuning, store):
     device = bowl.FormulaDevice(wrong=lambda config: config["fast"] and config["TILE"] == 5)
     result = tuning(None, device, search="exhaustive").run()

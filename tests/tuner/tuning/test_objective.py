@@ -151,6 +151,9 @@ def test_an_objective_that_cannot_be_is_refused_when_the_spec_is_made(changes, m
     [
         (lambda p, t, e: 1 / e, "gives 0.01 for a launch of 100 us and 100 uJ and 0.005 for one of twice both"),
         (lambda p, t, e: -e, "gives -100 for a launch"),
+        (lambda p, t, e: e - 100, "gives 0 for a launch of 100 us and 100 uJ and 100 for one of twice both"),
+        (lambda p, t, e: (e - 100) / 200, "gives 0 for a launch of 100 us and 100 uJ and 0.5 for one of twice both"),
+        (lambda p, t, e: 7.0, "gives 7 for a launch of 100 us and 100 uJ and 7 for one of twice both"),
         (lambda p, t, e: float("nan"), "returns nan; expected a finite number"),
         (lambda p, t, e: p.dims["K"], "raises KeyError"),
     ],
@@ -160,6 +163,11 @@ def test_an_objective_that_a_worse_launch_would_win_is_refused_before_the_first_
     with pytest.raises(BadSpec, match=message):
         tuned(dataclasses.replace(BY_TIME, metrics={"cost": metric}, objective="cost"), store, device=device)
     assert device.evaluated == []
+
+
+def test_an_objective_may_be_far_below_one(store):
+    spec = dataclasses.replace(BY_TIME, metrics={"J": lambda p, t, e: e / 1e6}, objective="J")
+    assert tuned(spec, store).winner.config == THRIFTY
 
 
 def test_no_config_wins_without_its_energy(store):

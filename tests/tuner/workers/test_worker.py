@@ -389,6 +389,13 @@ def test_calls_in_flight_end_with_their_supervisor_and_the_next_are_answered(poo
     assert importers() == [supervisor, fresh]
 
 
+def test_a_busy_process_ends_with_its_supervisor_even_if_nobody_waits_for_it(worker):
+    pid, supervisor = worker.call("(os.getpid(), os.getppid())", timeout=60)
+    worker._connection.send((pid, ("time.sleep(60)",)))
+    os.kill(supervisor, signal.SIGKILL)
+    assert ends(pid)
+
+
 def test_a_worker_closed_during_the_imports_leaves_them_to_the_others(calls, importers):
     supervisor = Supervisor(calls, env={"IMPORT_SECONDS": "1"})
     closed, other = Worker(supervisor), Worker(supervisor)
