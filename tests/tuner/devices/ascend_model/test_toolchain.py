@@ -445,6 +445,6 @@ def test_functions_that_kernels_import_from_the_library_are_those_of_the_part_or
     assert {name for name in vars(names) if not name.startswith("_")} <= library.keys()
     assert math.atan2 is not ascend.atan2 and library["atan2"] is ascend.atan2
     assert not hasattr(ascend, "rint") and library["rint"] is math.rint
-    with pytest.raises(NotImplementedError, match="^triton-ascend's libdevice has no brev$"):
+    with pytest.raises(NotImplementedError, match="triton-ascend's libdevice has no brev"):
         library["brev"](1)
     assert library["brev"].__module__ == names.__name__  # Triton lets kernels call it

@@ -234,7 +234,7 @@ def part_of_x(name, start, size=8):
 def updated(*stores, loaded=8, dtype="f32", numpy_dtype=np.float32):
     """Execute a kernel of which both vector cores load x[0:loaded] into a tile of eight elements, and then store that:
     `(core, start)` by one of them."""
-    line, kind = part_of_x("%old", 0, loaded)
+    (line, kind), into = part_of_x("%old", 0, loaded), f"memref<{loaded}xf32, ONCHIP>"
     pipes = (
         "set_pipe = #hivm.pipe<PIPE_MTE2>, static_event_id = #hivm.event<EVENT_ID0>, wait_pipe = #hivm.pipe<PIPE_MTE3>"
     )
@@ -242,9 +242,8 @@ def updated(*stores, loaded=8, dtype="f32", numpy_dtype=np.float32):
     lines = [
         '%sub = "hivm.hir.get_sub_block_idx"() : () -> i64',
         line,
-        '%into = "hivm.hir.pointer_cast"(%zero) <{operandSegmentSizes = array<i32: 1, 0>}> '
-        f": (i64) -> memref<{loaded}xf32, ONCHIP>",
-        f'"hivm.hir.load"(%old, %into) <{{{segments}}}> : ({kind}, memref<{loaded}xf32, ONCHIP>) -> ()',
+        f'%into = "hivm.hir.pointer_cast"(%zero) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {into}',
+        f'"hivm.hir.load"(%old, %into) <{{{segments}}}> : ({kind}, {into}) -> ()',
         *(f'"hivm.hir.{verb}_flag"() <{{{pipes}}}> : () -> ()' for verb in ("set", "wait")),
     ]
     for number, (core, start) in enumerate(stores):
