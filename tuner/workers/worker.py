@@ -376,7 +376,7 @@ def family(pid: int) -> Iterator[int]:
 def _resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError):  # it has ended
+    except OSError:  # it has ended
         return 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tilewise.db.records import Clock, L2State
-from tilewise.errors import UnknownDevice, UsageError
+from tilewise.errors import InUse, UnknownDevice, UsageError
 from tilewise.tuner.devices import registry
 from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.registry import FAMILIES, Family, choose, open_device
@@ -80,3 +82,23 @@ def test_a_part_has_the_names_that_users_type(name):
 def test_a_name_that_stands_for_several_parts_is_answered_with_what_to_use(name, advice):
     with pytest.raises(UnknownDevice, match=f"{name} is not one part: .*{advice}"):
         choose(f"model:{name}")
+
+
+@pytest.mark.parametrize(("wait", "looks"), [(0, [0.0]), (1, [0.0, 0.5, 1.0]), (1.2, [0.0, 0.5, 1.0, 1.5])])
+def test_chips_in_use_are_tried_twice_a_second_until_the_wait_is_over(monkeypatch, capsys, wait, looks):
+    clock, tried = SimpleNamespace(now=0.0), []
+
+    def open_chip(argument, wait, l2):
+        assert clock.now < 10 and len(tried) < 20, "never gives up"
+        tried.append((argument, wait, clock.now))
+        raise InUse(f"npu:{argument} is in use")
+
+    def sleep(seconds):
+        clock.now += seconds
+
+    monkeypatch.setattr(registry, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+    monkeypatch.setattr(registry, "FAMILIES", {"npu": Family(open_chip, list, chips=lambda: 2)})
+    with pytest.raises(InUse, match="npu:1 is in use"):
+        open_device("npu", wait=wait)
+    assert tried == [(number, 0, at) for at in looks for number in ("0", "1")]
+    assert capsys.readouterr().err.count("are all in use; waiting for the first") == (len(looks) > 1)

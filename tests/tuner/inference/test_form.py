@@ -217,6 +217,18 @@ def test_a_number_that_changes_and_is_no_size_is_no_dimension():
     ]
 
 
+@pytest.mark.parametrize(
+    ("number", "is_size"), [(-1, False), (0, False), (1, True), ((1 << 31) - 1, True), (1 << 31, False)]
+)
+def test_sizes_are_from_one_to_the_largest_integer_of_32_bits(number, is_size):
+    calls = [call(x=tensor(n), n=n, groups=groups) for n, groups in ((512, number), (96, 10), (96, 14))]
+    form = find_form(kernel(*calls))
+    assert form.dims == ["n", "groups"][: 1 + is_size]
+    assert form.fixed == ({} if is_size else {"groups": str(number)})
+    same = find_form(kernel(*(call(x=tensor(n), n=n, groups=number) for n in (512, 96))))
+    assert (same.dims, same.fits["groups"].text, same.notes) == (["n"], str(number), [])
+
+
 def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
     with pytest.raises(BadSpec, match="inferred for kernel: locks is complex64; a spec takes float32"):
         find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="complex64"), n=100)))

@@ -423,6 +423,22 @@ def test_a_config_is_not_judged_by_what_another_did_to_the_inputs():
     assert torch.equal(arguments.tensors["x"], drawn)
 
 
+def test_a_config_is_not_judged_by_what_another_did_to_the_inputs_while_it_was_verified():
+    """The reference, which all configs share, is that of the inputs as drawn."""
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+
+    def right():
+        arguments.tensors["out"].copy_(2 * arguments.tensors["x"])
+
+    def stray():
+        arguments.tensors["x"].zero_()
+        right()
+
+    verdicts = [verify(spec, PROBLEM, {}, arguments, run=run) for run in (stray, right, stray)]
+    assert [verdict.agreed for verdict in verdicts] == [False, True, False]
+
+
 @pytest.mark.parametrize("wrong_on", [None, *range(DRAWS)])
 def test_after_verification_the_inputs_are_those_that_every_config_is_timed_on(wrong_on):
     spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})

@@ -188,6 +188,26 @@ def test_a_portfolio_that_cannot_be_is_refused(change):
         portfolio_from_json(build(SCOPE, SHAPES).to_json() | change)
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"configs": []}, "needs configs, and shapes with the same dimensions"),
+        ({"shapes": [], "costs": []}, "needs configs, and shapes with the same dimensions"),
+        ({"shapes": [*({"M": m} for m in range(1, 5)), {"N": 5}]}, "shapes with the same dimensions"),
+        ({"shapes": [*({"M": m} for m in range(1, 5)), {"M": 5, "N": 5}]}, "shapes with the same dimensions"),
+        ({"costs": [[]] * 4}, "the portfolio has 4 rows of costs; expected 5"),
+        ({"costs": [[]] * 6}, "the portfolio has 6 rows of costs; expected 5"),
+        ({"proven": [0, 3]}, "an index into tried is 3; expected 0 to 2"),
+        ({"costs": [[[3, 1.0]], *[[]] * 4], "proven": []}, "an index into tried is 3; expected 0 to 2"),
+    ],
+)
+def test_parts_of_a_portfolio_that_do_not_fit_together_are_named(change, complaint):
+    body = build(SCOPE, SHAPES).to_json()
+    assert (len(body["shapes"]), len(body["tried"])) == (5, 3)
+    with pytest.raises(ValueError, match=complaint):
+        portfolio_from_json(body | change)
+
+
 def test_a_rule_nested_beyond_reason_is_refused():
     rule = {"choice": 0}
     for _ in range(40):

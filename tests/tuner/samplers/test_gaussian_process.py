@@ -145,3 +145,19 @@ def test_numbers_that_span_a_factor_of_four_differ_by_their_logarithms(values, l
     order = columns([(values, True)])[0].squares
     places = np.log(np.array(values) / values[0]) if logarithmic else np.arange(len(values))
     np.testing.assert_allclose(order[0], (places / places[-1]) ** 2)
+
+
+def test_a_gradient_is_exact_where_there_is_hardly_any_noise():
+    """Repeats that differ then weigh the most, and on the noise alone."""
+    tried, values = np.array([5, 5, 40, 40]), np.array([1.0, 0.99, -1.0, -0.99])
+    surrogate = GaussianProcess(SPACE.value_indices, COLUMNS)
+    surrogate._free[-2:] = -8.0, 0.5
+    one_hot = [np.eye(len(column.squares))[SPACE.value_indices[tried, column.parameter]] for column in COLUMNS]
+    slope = surrogate._gradient(SPACE.value_indices[tried], one_hot, values)
+    for index in (-2, -1):
+        ends = []
+        for step in (1e-3, -2e-3):
+            surrogate._free[index] += step
+            ends.append(surrogate.evidence(tried, values))
+        surrogate._free[index] += 1e-3
+        assert slope[index] == pytest.approx((ends[0] - ends[1]) / 2e-3, rel=1e-5)

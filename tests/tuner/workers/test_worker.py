@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -463,6 +464,18 @@ def test_no_process_and_no_folder_outlives_a_pool(calls, end):
     finally:
         parent.kill()
         parent.communicate()
+
+
+def test_the_memory_of_a_process_is_what_it_has_in_use_and_none_once_it_has_ended():
+    status = Path("/proc/self/status").read_text()
+    resident = 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])
+    assert worker_module._resident(os.getpid()) == pytest.approx(resident, rel=0.1)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert worker_module._resident(process.pid) > 0
+        process.kill()
+        assert comes_true(lambda: worker_module._resident(process.pid) == 0)  # a zombie at first
+    assert worker_module._resident(process.pid) == 0
+    assert list(worker_module.family(process.pid)) == [process.pid]
 
 
 def test_what_a_call_used_and_may_use_is_told_in_gib(monkeypatch, tmp_path):

@@ -1,5 +1,7 @@
 """A kernel whose loops depend on integers in memory is timed on those that its spec draws or its launches make."""
 
+from dataclasses import replace
+
 import pytest
 
 from tilewise.db.records import Status
@@ -37,6 +39,18 @@ def test_a_table_that_a_launch_makes_of_drawn_offsets_is_known_to_the_next_one(c
     assert offsets == [0, 35, 70, 105, 140, 175]
     assert (of_tiles, count) == ([0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [10])
     assert rows == [0, 32, 35, 67, 70, 102, 105, 137, 140, 172]
+
+
+def test_a_launch_that_makes_no_integers_does_not_keep_a_later_one_from_being_executed(compiled):
+    """A kernel may store its output in turns, here before the table is made and after it."""
+    problem = groups(175, 5)
+    table, product = GROUPED.plan(TILE, problem)
+    makes, multiplies = compiled(problem)
+    turns = replace(GROUPED, launches=lambda config, problem: (product, table, product))
+    contents = IndexContents(turns, problem, TILE, (multiplies, makes, multiplies))
+    for index in (0, 2):
+        _, _, offsets, of_tiles, _, count, _ = contents.of(index)
+        assert (offsets[-1], of_tiles[-1], count) == (175, 4, [10])
 
 
 def test_without_contents_such_a_kernel_is_not_timed(compiled, target):

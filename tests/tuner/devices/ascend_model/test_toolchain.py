@@ -434,3 +434,17 @@ def test_a_module_of_another_kind_under_the_name_is_not_there(monkeypatch):
     assert not toolchain._installed("numpy", "made_by_hand")
     assert not toolchain._installed("numpy", "no_such.module")
     assert not toolchain._installed("no-such-package", "numpy")
+
+
+def test_functions_that_kernels_import_from_the_library_are_those_of_the_part_or_else_of_triton():
+    from triton.language import math
+    from triton.language.extra import libdevice as names
+    from triton.language.extra.ascend import libdevice as ascend
+
+    library = vars(toolchain._libdevice())
+    assert {name for name in vars(names) if not name.startswith("_")} <= library.keys()
+    assert math.atan2 is not ascend.atan2 and library["atan2"] is ascend.atan2
+    assert not hasattr(ascend, "rint") and library["rint"] is math.rint
+    with pytest.raises(NotImplementedError, match="triton-ascend's libdevice has no brev"):
+        library["brev"](1)
+    assert library["brev"].__module__ == names.__name__  # Triton lets kernels call it

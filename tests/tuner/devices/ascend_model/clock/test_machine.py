@@ -1,6 +1,7 @@
 """A whole launch: waves of programs over cores that share memory, warm or cold."""
 
 import dataclasses
+import functools
 import itertools
 from types import SimpleNamespace
 
@@ -540,6 +541,32 @@ def test_programs_whose_work_contents_decide_are_compared_across_their_wave(acti
     assert seen == compared
     machine._contents = {}
     assert Machine._longest(machine, 40, active, ()) == 40
+
+
+@pytest.mark.parametrize(
+    ("programs", "last", "seen"),
+    [
+        (20, 95.0, [40, 59]),
+        (20, 94.9, [40, 59, *range(41, 60, 2)]),
+        (3, 94.9, [40, 42, 40, 41, 42]),
+        (2, 120.0, [40, 41]),
+        (1, 50.0, [40]),
+    ],
+)
+def test_where_the_last_program_does_less_some_that_are_spread_evenly_stand_for_all(programs, last, seen):
+    """Five percent less is not yet less."""
+    timed = []
+
+    def run(arguments, program, memory):
+        timed.append((program, memory))
+        return SimpleNamespace(cycles=last if program == 40 + programs - 1 > 40 else 100.0, program=program)
+
+    machine = SimpleNamespace(_contents={}, _rates=lambda *given: given, _clock=SimpleNamespace(run=run))
+    machine._function = SimpleNamespace(vector=None)
+    machine._compares = functools.partial(Machine._compares, machine)
+    standing = [each.program for each in Machine._spread(machine, 40, programs, ())]
+    assert timed == [(program, (1.0, 1)) for program in seen]  # alone on the memory
+    assert standing == (seen[2:] or [40])
 
 
 def test_sampled_waves_are_spread_over_the_period_of_any_cycle():

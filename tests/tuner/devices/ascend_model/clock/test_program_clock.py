@@ -1028,6 +1028,21 @@ def test_a_part_of_a_tile_at_a_place_that_data_gives_takes_what_one_elsewhere_ta
     assert twice.busy["V"] == pytest.approx(2 * unknown.busy["V"])
 
 
+@pytest.mark.parametrize(("kind", "elements"), [("i32", 64), ("f16", 128)])
+def test_a_part_at_a_place_that_data_gives_is_seen_as_another_type(run, kind, elements):
+    view, seen = (
+        f"memref<{each}, strided<[1], offset: ?>, #hivm.address_space<ub>>" for each in ("64xf32", f"{elements}x{kind}")
+    )
+    absolute = f'"hivm.hir.vabs"(%seen, %seen) <{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({seen}, {seen}) -> ()'
+
+    def time(offset):
+        cut, _ = part(offset)
+        return run(READ, *PLACED, cut, f'%seen = "hivm.hir.bitcast"(%part) : ({view}) -> {seen}', absolute)
+
+    assert time("at").busy["V"] == time("c0").busy["V"] > 0
+    assert time("at").cycles == pytest.approx(time("c0").cycles)
+
+
 def test_a_size_that_data_gives_is_refused(run):
     view = "memref<?xf32, strided<[1]>, #hivm.address_space<ub>>"
     sized = "operandSegmentSizes = array<i32: 1, 0, 1, 0>, static_offsets = array<i64: 0>"

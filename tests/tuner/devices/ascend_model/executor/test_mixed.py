@@ -147,13 +147,13 @@ def flag(verb, core, pipe, number):
     return f'"hivm.hir.sync_block_{verb}"() <{{{pipes}, {more}}}> : () -> ()'
 
 
-def by_hand(cube, vector):
-    """Return a mixed kernel of these lines for each kind of core."""
+def by_hand(cube, vector, dtype="f32"):
+    """Return a mixed kernel of these lines for each kind of core, on tensors of this type."""
     text = ""
     for name, core, space, lines in (("aic", "AIC", "cbuf", cube), ("aiv", "AIV", "ub", vector)):
         function = FUNCTION.replace("NAME", name).replace("CORE", core).replace("BODY", "\n".join(lines))
         text += function.replace("GM", "#hivm.address_space<gm>").replace("ONCHIP", f"#hivm.address_space<{space}>")
-    return parse(f'"builtin.module"() ({{\n{text}}}) : () -> ()')
+    return parse(f'"builtin.module"() ({{\n{text}}}) : () -> ()'.replace("xf32", f"x{dtype}"))
 
 
 STORE = '"memref.store"(%one, %slot, %c0) : (f32, memref<8xf32, GM>, index) -> ()'.replace(
@@ -223,17 +223,18 @@ def test_the_two_vector_cores_may_store_the_same_value_but_not_different_ones():
         run(by_hand([flag("wait", "CUBE", "S", 0)], different))
 
 
-def part_of_x(name, start):
-    """Return the line for eight elements of x, and their type."""
-    kind = f"memref<8xf32, strided<[1], offset: {start}>, GM>"
-    shape = f"static_offsets = array<i64: {start}>, static_sizes = array<i64: 8>, static_strides = array<i64: 1>"
+def part_of_x(name, start, size=8):
+    """Return the line for some elements of x, and their type."""
+    kind = f"memref<{size}xf32, strided<[1], offset: {start}>, GM>"
+    shape = f"static_offsets = array<i64: {start}>, static_sizes = array<i64: {size}>, static_strides = array<i64: 1>"
     cast = f'"memref.reinterpret_cast"(%x) <{{operandSegmentSizes = array<i32: 1, 0, 0, 0>, {shape}}}>'
     return f"{name} = {cast} : (memref<?xf32, GM>) -> {kind}", kind
 
 
-def updated(*stores):
-    """Execute a kernel of which both vector cores load x[0:8], and then store it: `(core, start)` by one of them."""
-    line, kind = part_of_x("%old", 0)
+def updated(*stores, loaded=8, dtype="f32", numpy_dtype=np.float32):
+    """Execute a kernel of which both vector cores load x[0:loaded] into a tile of eight elements, and then store that:
+    `(core, start)` by one of them."""
+    (line, kind), into = part_of_x("%old", 0, loaded), f"memref<{loaded}xf32, ONCHIP>"
     pipes = (
         "set_pipe = #hivm.pipe<PIPE_MTE2>, static_event_id = #hivm.event<EVENT_ID0>, wait_pipe = #hivm.pipe<PIPE_MTE3>"
     )
@@ -241,7 +242,8 @@ def updated(*stores):
     lines = [
         '%sub = "hivm.hir.get_sub_block_idx"() : () -> i64',
         line,
-        f'"hivm.hir.load"(%old, %tile) <{{{segments}}}> : ({kind}, memref<8xf32, ONCHIP>) -> ()',
+        f'%into = "hivm.hir.pointer_cast"(%zero) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {into}',
+        f'"hivm.hir.load"(%old, %into) <{{{segments}}}> : ({kind}, {into}) -> ()',
         *(f'"hivm.hir.{verb}_flag"() <{{{pipes}}}> : () -> ()' for verb in ("set", "wait")),
     ]
     for number, (core, start) in enumerate(stores):
@@ -256,14 +258,26 @@ def updated(*stores):
             f'%own{number} = "arith.cmpi"(%sub, %core{number}) <{{predicate = 0 : i64}}> : (i64, i64) -> i1',
             f'"scf.if"(%own{number}) ({{\n{store}\n}}, {{\n}}) : (i1) -> ()',
         ]
-    x = np.arange(64, dtype=np.float32)
-    executor_of(by_hand([], lines), UB).run({"x_ptr": x}, [], (1,))
+    x = np.arange(64, dtype=numpy_dtype)
+    executor_of(by_hand([], lines, dtype), UB).run({"x_ptr": x}, [], (1,))
     return x
 
 
 def test_what_the_second_vector_core_loads_beside_the_first_ones_store_is_poison():
     assert (updated((0, 0)) == np.arange(64)).all()
     assert np.isnan(updated((0, 0), (1, 8))[8:16]).all()  # it matters, so it comes out
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numpy_dtype"),
+    [("f32", np.float32), ("f16", np.float16), ("i32", np.int32), ("i16", np.int16), ("i64", np.int64)],
+)
+def test_what_a_load_that_is_poison_does_not_fill_of_its_block_is_poison_too(dtype, numpy_dtype):
+    first, second = updated((0, 0), (1, 8), loaded=3, dtype=dtype, numpy_dtype=numpy_dtype)[:16].reshape(2, 8)
+    assert first[:3].tolist() == [0, 1, 2]
+    end = min(8, -(-3 * second.itemsize // 32) * 32 // second.itemsize)
+    for poison in (first[3:end], second[:end]):
+        assert (np.isnan(poison) if dtype.startswith("f") else poison == -1).all()
 
 
 def test_a_second_vector_core_that_stores_what_it_read_beside_the_first_one_is_a_race():
