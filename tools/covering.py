@@ -46,6 +46,10 @@ _TABLES = (
 most code for the nearest, they would be left out."""
 
 
+_DOCUMENT = ("tests/api/http/test_openapi.py::test_the_document",)
+"""Tests that compare all that routes and schemas declare, which is made on import."""
+
+
 class Covering:
     """The tests that run a line, and the time that each test takes."""
 
@@ -110,7 +114,7 @@ class Covering:
         found = {test for span in (*lines, *bodies) for line in span for test in tests.get(line, ())} - {""}
         if is_run:
             return found or self._around(mutant.file)
-        rules = ("tests/docs/", "tests/test_imports.py")
+        rules = ("tests/docs/", "tests/test_imports.py", *(_DOCUMENT if mutant.file.startswith("api/") else ()))
         of_rules = {test for test in self.seconds if test.startswith(rules)}
         if "/jit/" in mutant.file:
             words = _kernels_of(mutant.file)

@@ -16,7 +16,19 @@ from tilewise.kernels.spec import ceil_div
 
 __all__ = ["Access", "Work", "read_code"]
 
-_ITEM_BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
+_ITEM_BYTES = {
+    "f64": 8,
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "f8E4M3FN": 1,
+    "f8E5M2": 1,
+    "i64": 8,
+    "i32": 4,
+    "i16": 2,
+    "i8": 1,
+    "i1": 1,
+}
 _FLOATS = ("f64", "f32", "f16", "bf16")
 
 _INTEGER: dict[str, Callable[[int, int], int]] = {

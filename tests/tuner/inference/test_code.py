@@ -185,7 +185,7 @@ def test_an_access_with_one_value_more_is_masked(line, kind, masked):
     ("item", "size"),
     [
         ("f64", 8), ("f32", 4), ("f16", 2), ("bf16", 2), ("i64", 8), ("i32", 4), ("i16", 2), ("i8", 1), ("i1", 1),
-        ("f8E4M3FN", 4),
+        ("f8E4M3FN", 1), ("f8E5M2", 1), ("f8E4M3B11FNUZ", 4),
     ],
 )  # fmt: skip
 def test_elements_have_the_bytes_of_their_type(item, size):
