@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +53,39 @@ def test_a_copy_can_be_opened_and_holds_all(tmp_path, file_url, make_scope, make
     assert made.bytes == (tmp_path / "copy.db").stat().st_size
     with open_store(f"sqlite:///{tmp_path}/copy.db", create=False) as store:
         assert store.trials(make_scope()) == trials
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o666, 0o400])
+def test_a_copy_may_be_read_by_those_who_may_read_the_database(tmp_path, file_url, mode):
+    open_store(file_url).close()
+    (tmp_path / "tilewise.db").chmod(mode)
+    back_up(file_url, tmp_path / "copy.db")
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == mode
+
+
+def test_a_copy_is_on_the_disk_before_it_takes_the_place_of_the_older_one(tmp_path, file_url, monkeypatch):
+    """A machine may lose its power at any moment."""
+    open_store(file_url).close()
+    steps = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (steps.append(Path(f"/proc/self/fd/{file}").resolve()), fsync(file)))
+    monkeypatch.setattr(os, "replace", lambda *files: (steps.append("replace"), replace(*files)))
+    back_up(file_url, tmp_path / "copies" / "copy.db")
+    part, *others = steps
+    assert part.suffix == ".partial" and others == ["replace", tmp_path / "copies"]
+
+
+def test_backups_leave_no_file_open(tmp_path, file_url):
+    open_store(file_url).close()
+
+    def opened():
+        return len(os.listdir("/proc/self/fd"))
+
+    back_up(file_url, tmp_path / "copy.db")
+    before = opened()
+    for _ in range(3):
+        back_up(file_url, tmp_path / "copy.db")
+    assert opened() == before
 
 
 def test_a_failed_copy_leaves_the_older_one_as_it_was(tmp_path, file_url, make_scope, make_trial):

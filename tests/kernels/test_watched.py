@@ -112,3 +112,19 @@ def test_an_odd_number_of_pairs_is_sorted_within_its_tensor(watched):
     config = spec.default(problem, TARGETS[0])
     assert config["VARIANT"] == "sorted"
     assert watched("fused_moe", problem, config) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "block"),
+    [
+        ((20, 300, 128), 256),  # the last tile has columns of a block of scales beyond the last one
+        ((20, 130, 256), 256),
+        ((16, 384, 128), 256),
+        ((32, 256, 128), 256),
+        ((20, 140, 128), 128),  # all columns of a tile share a scale
+    ],
+)
+def test_scales_of_blocks_are_read_within_their_tensors(watched, sizes, block):
+    problem = Problem("block_fp8_gemm", dict(zip("MNK", sizes, strict=True)), "float8_e4m3fn")
+    config = {"VARIANT": "plain", "BLOCK_M": 16, "BLOCK_N": block, "BLOCK_K": 128, "GROUP_M": 1}
+    assert watched("block_fp8_gemm", problem, config) == ("", {})

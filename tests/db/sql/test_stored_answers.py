@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from threading import Thread
 
 import pytest
 from sqlalchemy import delete, select, text, update
@@ -126,6 +127,27 @@ def test_a_merge_of_more_scopes_than_one_query_encodes_stores_the_answers_of_all
         connection.execute(delete(answers))
     assert stored_answers.complete(store.database) == 5
     assert is_current(store)
+
+
+def test_a_write_during_the_completion_of_an_answer_is_not_hidden_by_it(store, make_scope, make_trial, monkeypatch):
+    """The write comes after the trials were read, and before the answer that was made of them is stored."""
+    scope = make_scope(toolchain="t")
+    store.record(scope, [make_trial(30.0)])
+    with store.database.write() as connection:
+        connection.execute(delete(answers))
+    writer = Thread(target=store.record, args=(scope, [make_trial(20.0)]))
+
+    def encode(row):
+        if writer.ident is None:
+            writer.start()
+            writer.join(0.2)  # it waits for the completion, and so does not end
+        return encode_row(row)
+
+    monkeypatch.setattr(stored_answers, "encode_row", encode)
+    assert stored_answers.complete(store.database) == 1
+    writer.join(10)
+    assert asked(store, scope) == "t 20.0"
+    assert not list(stored_answers.stale(store.database))
 
 
 def test_an_answer_that_does_not_match_its_trials_is_named(store, make_scope, make_trial):

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -12,15 +14,19 @@ from scopes import changed
 from tilewise.api.http import schemas
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import Unavailable, UnknownKernel
+from tilewise.errors import StoreError, Unavailable, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.tuner.devices.ascend_model import device as device_module
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
+from tilewise.tuner.devices.ascend_model.report import drawing
+from tilewise.tuner.devices.ascend_model.report import trace as trace_module
+from tilewise.tuner.explain import explain as explain_module
 from tilewise.tuner.explain import report as report_module
 from tilewise.tuner.explain.report import make, report, unexplained_reason
 from tilewise.tuner.hardware.ascend_parts import PARTS
-from tilewise.tuner.workers.worker import WorkerError
+from tilewise.tuner.workers.worker import WorkerError, WorkerPool
 
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
 
@@ -51,6 +57,43 @@ def test_a_report_has_what_explain_knows_and_the_source_with_its_costs(url, monk
     assert found.timeline.startswith("<svg") and json.loads(found.trace)["traceEvents"]
     with pytest.raises(Unavailable, match=r"^it was tuned with older 1, but this machine has .*; tune it again$"):
         make(url, registry.place("row_reduce"), scope(toolchain="older 1"), CONFIG)
+
+
+@pytest.mark.skipif(bool(toolchain.unavailable_reason()), reason="the Ascend compiler is not installed")
+def test_a_report_compiles_in_one_process_as_the_server_needs_the_other_cores(url, monkeypatch):
+    monkeypatch.setattr(os, "setpriority", lambda *given: None)
+    sizes = []
+
+    class NotedPool(WorkerPool):
+        def __init__(self, entry, size, **options):
+            sizes.append(size)
+            super().__init__(entry, size, **options)
+
+    monkeypatch.setattr(device_module, "WorkerPool", NotedPool)
+    with pytest.raises(Unavailable, match=r"tune it again$"):
+        make(url, registry.place("row_reduce"), scope(toolchain="older 1"), CONFIG)
+    assert sizes == [1]
+
+
+@pytest.mark.parametrize(("limit", "trace"), [(5, "[1,2]"), (4, "")])
+def test_a_trace_that_browsers_would_read_for_seconds_is_left_out(url, monkeypatch, limit, trace):
+    monkeypatch.setattr(os, "setpriority", lambda *given: None)
+    analysis = SimpleNamespace(lines=dict)
+    device = SimpleNamespace(scope=lambda *about: scope(), analyse=lambda *about: analysis)
+    monkeypatch.setattr(device_module, "ModelDevice", lambda part, jobs: nullcontext(device))
+    monkeypatch.setattr(explain_module, "explain", lambda *about: {})
+    monkeypatch.setattr(report_module, "listing", lambda lines: [])
+    monkeypatch.setattr(drawing, "drawing", lambda found: "<svg/>")
+    monkeypatch.setattr(trace_module, "trace_events", lambda found: [1, 2])
+    monkeypatch.setattr(report_module, "_LONGEST_TRACE", limit)
+    assert make(url, registry.place("row_reduce"), scope(), CONFIG).trace == trace
+
+
+def test_a_report_makes_no_database_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "setpriority", lambda *given: None)
+    with pytest.raises(StoreError):
+        make(f"sqlite:///{tmp_path / 'none.db'}", registry.place("row_reduce"), scope(), CONFIG)
+    assert not (tmp_path / "none.db").exists()
 
 
 def test_paths_of_this_machine_are_left_out():

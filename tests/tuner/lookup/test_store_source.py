@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from places import LANDSCAPES
 from service_fixtures import SCOPE
@@ -53,6 +54,16 @@ def test_a_prepared_source_reads_only_the_shapes_that_are_new(near, tune):
     tune(dims={"M": 9, "N": 8})
     shapes, read = look()
     assert (shapes[0], read) == ({"M": 9, "N": 8}, ['[{"M":9,"N":8}]'])
+
+
+def test_a_prepared_source_has_sorted_the_shapes_before_the_first_look_up(near, tune, monkeypatch):
+    """Sorting a million takes a second, for which the first caller would wait."""
+    for m in range(5, 8):
+        tune(dims={"M": m, "N": 8})
+    look, sorted_shapes, concatenate = near(), [], np.concatenate
+    monkeypatch.setattr(np, "concatenate", lambda blocks: (sorted_shapes.extend(blocks), concatenate(blocks))[1])
+    assert len(look()[0]) == 3
+    assert sorted_shapes == []
 
 
 def test_a_replayed_tuning_keeps_no_other_family_from_being_indexed(near, store_url, tune):

@@ -504,7 +504,8 @@ def test_another_crash_is_told_by_its_message_or_its_signal():
     assert crash("tool", -6, "LLVM ERROR: no maps\nPLEASE submit a bug report\n") == "tool crashed: no maps"
     dumped = subprocess.CalledProcessError(-11, ["/usr/bin/tool"], stderr=b"PLEASE submit a bug report\nStack dump:\n")
     assert describe(dumped) == "tool crashed (SIGSEGV)"
-    assert crash("tool", 1, "LLVM ERROR: no maps") == ""
+    assert crash("tool", -1, "") == "tool crashed (SIGHUP)"
+    assert [crash("tool", code, "LLVM ERROR: no maps") for code in (0, 1)] == ["", ""]
 
 
 def test_a_worker_whose_supervisor_is_closed_says_so():

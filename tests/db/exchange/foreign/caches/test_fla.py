@@ -99,6 +99,42 @@ def test_flas_autotuner_takes_the_config_without_timing_any(fla):
     assert (config.kwargs, config.num_warps, config.num_stages) == ({"BK": 64, "BV": 32}, 2, 4)
 
 
+INDENTED = """\
+{
+  "kernel_name": "größe",
+  "default_config": {
+    "kwargs": {
+      "BK": 64
+    },
+    "num_warps": 4,
+    "num_stages": 3,
+    "num_ctas": 1
+  },
+  "autotune_entries": {
+    "1704085a3e1ee10d8d141adea0ae7413": {
+      "autotune_key": [
+        8,
+        "torch.bfloat16"
+      ],
+      "config": {
+        "kwargs": {
+          "BK": 64
+        },
+        "num_warps": 4,
+        "num_stages": 3,
+        "num_ctas": 1
+      }
+    }
+  }
+}
+"""
+
+
+def test_a_file_is_indented_text_that_people_can_read_and_compare():
+    [data] = encode_fla([result(8, 64, {"BK": 64}, kernel="größe")], ("H", "dtype")).values()
+    assert data.decode() == INDENTED
+
+
 def test_a_file_comes_back_as_suggestions(folder):
     about = About(device="NVIDIA H200", key=KEY[:3])
     reading = read_fla((folder / "delta_fwd.json").read_bytes(), "delta_fwd.json", about)
