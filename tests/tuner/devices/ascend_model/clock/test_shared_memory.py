@@ -193,8 +193,8 @@ def test_a_buffer_that_is_not_read_again_is_streamed_beside_one_that_is():
     [
         ({3: MIB}, 10 * MIB, False),  # it fits
         ({3: 2 * MIB}, 2 * MIB, False),  # read once
-        ({3: 2 * MIB}, 2 * MIB * 1.05, False),
-        ({3: 2 * MIB}, 2 * MIB * 1.2, True),
+        ({3: 10 * MIB}, 11 * MIB, False),  # a tenth of it twice
+        ({3: 10 * MIB}, 11 * MIB + 8, True),
         ({3: MIB // 4, 4: MIB}, 10 * MIB, False),  # small: it stays anyway
         ({3: MIB // 4 + 1, 4: MIB}, 10 * MIB, True),
         ({4: MIB, 5: MIB}, 10 * MIB, False),  # another buffer's reads
@@ -203,6 +203,27 @@ def test_a_buffer_that_is_not_read_again_is_streamed_beside_one_that_is():
 def test_it_matters_how_soon_data_is_read_again_only_if_it_is_and_does_not_stay(sizes, read, repeats):
     memory = SharedMemory(PART, COSTS, sizes, L2State.WARM)
     assert memory.repeats([program(reads={3: int(read / 8)})], 8) is repeats
+
+
+@pytest.mark.parametrize(("missed", "share"), [({3: 1 / 2}, 1 / 2), ({3: 1 / 8}, 1 / 4), ({4: 1 / 2}, 1 / 4)])
+def test_the_order_of_tiles_says_which_reads_miss_the_cache_beside_the_first_of_each_byte(missed, share):
+    memory = SharedMemory(PART, COSTS, {3: 2 * MIB}, L2State.WARM)
+    memory.settle([program(reads={3: 8 * MIB})], 1, 1, None, missed)
+    found = memory.rates(10, 10)
+    assert 1 / found.inward[3].share == pytest.approx(share / outside(950) + (1 - share) / CACHED)
+    assert found.outward[3].share == pytest.approx(outside(950))
+
+
+@pytest.mark.parametrize(
+    ("size", "written", "share"),
+    [(MIB, 4 * MIB, 0), (2 * MIB, 8 * MIB, 1 / 4), (2 * MIB, MIB, 1), (2 * MIB, 0, 0)],
+)
+def test_workspace_is_read_from_the_cache_and_leaves_it_once_if_it_does_not_fit(size, written, share):
+    memory = SharedMemory(PART, COSTS, {3: size}, L2State.COLD, workspace={3})
+    memory.settle([program(reads={3: size}, writes={3: written})], 1, 1, None)
+    found = memory.rates(10, 10)
+    assert rates(found.inward[3]) == pytest.approx((60, CACHED, NEAR))
+    assert 1 / found.outward[3].share == pytest.approx(share / outside(800 * 0.95) + (1 - share) / CACHED)
 
 
 def test_a_core_counts_the_bytes_moved_since_it_last_read_a_place():

@@ -5,8 +5,8 @@ import pytest
 
 from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor
-from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, Race
-from tilewise.tuner.devices.ascend_model.executor.memory import View
+from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, Race, Sharing
+from tilewise.tuner.devices.ascend_model.executor.memory import Global, View
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
 UB = 196608
@@ -311,6 +311,87 @@ def test_programs_may_all_add_to_one_element(execute):
 def test_adding_to_what_another_program_writes_is_a_race(execute):
     with pytest.raises(Race, match=r"adds to elements of x_ptr that program . writes"):
         execute(ID, NUMBER, AT, store("%v", "%i"), *FILL, ATOMIC)
+
+
+class Programs:
+    """Programs that run one after the other and use the same elements of a buffer: each waits for its own accesses."""
+
+    def __init__(self):
+        self.view, self.order = View(0, 0, 8, (4,), (1,), "f32"), Order(4096)
+        self.memory = Global("x_ptr", np.zeros(32, np.float32))
+        self.sharing = Sharing([32], [0], ["x_ptr"])
+
+    def load(self, program):
+        self.sharing.load(self.order, MTE2, LOAD, self.view, np.array([program]))
+        self._wait(MTE2)
+
+    def store(self, program):
+        pieces = [(part, window, window + 1) for part, window in self.memory.pieces(self.view, 1, STORE)]
+        self.sharing.store(self.order, MTE3, STORE, self.view, np.array([program]), pieces)
+        self._wait(MTE3)
+
+    def add(self, program):
+        self.sharing.add(STORE, self.view, np.array([program]))
+        self._wait(MTE3)
+
+    def _wait(self, pipe):
+        self.order.issue(pipe, LOAD)
+        self.order.barrier(None)
+
+
+@pytest.fixture
+def programs():
+    return Programs()
+
+
+def test_a_program_may_use_its_own_elements_again(programs):
+    for use in (programs.load, programs.load, programs.store, programs.store, programs.load):
+        use(0)
+
+
+def test_programs_may_read_or_add_one_after_the_other(programs):
+    for program in (0, 1, 1, 0):
+        programs.load(program)
+    adding = Programs()
+    for program in (0, 1, 1, 0):
+        adding.add(program)
+
+
+@pytest.mark.parametrize("program", [0, 1, 2])
+def test_nobody_may_write_what_several_programs_read(programs, program):
+    programs.load(0)
+    programs.load(1)
+    with pytest.raises(Race, match=r"store .* writes elements of x_ptr that another program reads"):
+        programs.store(program)
+    with pytest.raises(Race, match=r"store .* adds to elements of x_ptr that another program reads"):
+        programs.add(program)
+
+
+@pytest.mark.parametrize("program", [0, 1, 2])
+def test_nobody_may_read_or_set_what_programs_add_to(programs, program):
+    programs.add(0)
+    programs.add(1)
+    with pytest.raises(Race, match=r"load .* reads elements of x_ptr that another program writes"):
+        programs.load(program)
+    with pytest.raises(Race, match=r"store .* writes elements of x_ptr that another program writes with another value"):
+        programs.store(program)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("load", "store", "writes elements of x_ptr that program {} reads"),
+        ("load", "add", "adds to elements of x_ptr that program {} reads"),
+        ("store", "load", "reads elements of x_ptr that program {} writes"),
+        ("store", "store", "writes elements of x_ptr that program {} writes with another value"),
+        ("store", "add", "adds to elements of x_ptr that program {} writes"),
+    ],
+)
+def test_a_race_names_the_other_program(programs, first, second, before, after, message):
+    getattr(programs, before)(first)
+    with pytest.raises(Race, match=message.format(first) + " in the same launch"):
+        getattr(programs, after)(second)
 
 
 # The compiled headline kernel -------------------------------------------------------------------------------------
