@@ -124,9 +124,10 @@ def test_a_buffer_that_a_loop_carries_is_the_one_it_begins_with_inside_and_after
 def test_a_number_that_a_loop_carries_comes_from_its_start_and_from_each_trip(carrying):
     (load,), (less,) = ops(carrying, "memref.load"), ops(carrying, "arith.subi")
     found = carrying.slice(load.operands[1])
-    most, one = (carrying.definition(number) for number in (less.operands[1], ops(carrying, "scf.for")[0].operands[5]))
-    assert (found[0], {each.number for each in found}) == (less, {less.number, most.number, one.number})
-    assert len(found) == 3
+    one, most = (carrying.definition(number) for number in (less.operands[1], ops(carrying, "scf.for")[0].operands[5]))
+    assert [each.number for each in found] == [less.number, one.number, most.number]
+    inside = carrying.slice(less.operands[0])
+    assert [each.number for each in inside] == [most.number, less.number, one.number]
     (inside,) = ops(carrying, "hivm.hir.vexp")
     assert inside in carrying.slice(load.operands[0])
 
