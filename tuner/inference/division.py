@@ -337,9 +337,9 @@ def _reductions(samples: Sequence[Sample], axes: Sequence[AxisFit]) -> Fit:
 
 
 def _sum_of_trips(beside: int, each: int, axes: Sequence[AxisFit]) -> Fit:
+    if not each:
+        return Fit(str(beside))
     divided = [axis for axis in axes if axis.block.text != axis.step.text]
-    if not each or not divided:
-        return Fit(str(beside + each))
     parts = [str(each)] if each > 1 else []
     parts += [f"ceil_div({axis.block}, {axis.step})" for axis in divided]
     names = frozenset().union(*(fit.names for axis in divided for fit in (axis.block, axis.step)))

@@ -166,6 +166,14 @@ def test_a_product_with_other_work_is_not_alone_nor_one_of_an_unknown_depth():
     assert not shallow.alone and texts(shallow) == [("M", "M", "BM", "BM"), ("N", "N", "BN", "BN")]
 
 
+def test_reductions_of_a_product_are_counted_in_the_trips_of_its_depth_alone():
+    samples = [product(*shape, *tile) for shape in SHAPES for tile in TILES]
+    for one in samples:
+        one.work.reductions = [tuple(one.work.trips), ()]
+    found = find_division(samples, ("M", "N", "K"), ("BM", "BN", "BK"), GRID, 1)
+    assert (found.reductions.text, found.reductions.names) == ("ceil_div(K, BK) + 1", {"K", "BK"})
+
+
 def test_a_product_alone_keeps_the_memory_of_its_sums():
     found = found_product()
     assert with_memory(found, [({"M": 8, "BM": 64, "BN": 64, "BK": 32}, 10**6)]) == found

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from loop_lines import number, whole
 
+from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
 from tilewise.tuner.devices.ascend_model.lint.code import Code, written
 
 PART = "operandSegmentSizes = array<i32: 1, 1, 0, 0>, static_offsets = array<i64: -9223372036854775808>"
@@ -89,3 +90,56 @@ def test_a_value_comes_from_what_computes_it_and_from_memory_on_chip(code):
     assert names[0] == "memref.load"
     assert {"memref.subview", "memref.store", "hivm.hir.vexp", "arith.addi"} <= set(names)
     assert "scf.for" not in names
+
+
+CARRIED = (
+    *(number("most", 128), number("two", 2), '%b = "hivm.hir.pointer_cast"(%at) <{PART}> : (i64) -> UB'),
+    '%r:3 = "scf.for"(%c0, %two, %c1, %a, %b, %most) ({',
+    "^bb0(%k: index, %p: UB, %q: UB, %s: index):",
+    '"hivm.hir.vexp"(%p, %q) <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (UB, UB) -> ()',
+    *(whole("less", "subi", "s", "c1"), '"scf.yield"(%p, %q, %less) : (UB, UB, index) -> ()'),
+    "}) : (index, index, index, UB, UB, index) -> (UB, UB, index)",
+    '%v = "memref.load"(%r#1, %r#2) : (UB, index) -> f32',
+    '"memref.store"(%v, %r#0, %c0) : (f32, UB, index) -> ()',
+)
+
+
+@pytest.fixture
+def carrying(program):
+    at = '%at = "arith.constant"() <{value = 65536 : i64}> : () -> i64'
+    lines = [line.replace("PART", "operandSegmentSizes = array<i32: 1, 0>") for line in CARRIED]
+    launch = SimpleNamespace(scalars=[7], grid=(3,), buffers=["x_ptr"])
+    return Code(SimpleNamespace(function=program(at, *lines), places=[]), launch)
+
+
+def test_a_buffer_that_a_loop_carries_is_the_one_it_begins_with_inside_and_after(carrying):
+    first, second = (op.results[0] for op in ops(carrying, "hivm.hir.pointer_cast"))
+    (inside,), (load,), (store,) = (ops(carrying, name) for name in ("hivm.hir.vexp", "memref.load", "memref.store"))
+    assert [carrying.root(number) for number in inside.operands] == [first, second]
+    assert (carrying.root(store.operands[1]), carrying.root(load.operands[0])) == (first, second)
+    assert carrying.writers(first) == [store]
+    assert carrying.writers(second) == [inside]
+
+
+def test_a_number_that_a_loop_carries_comes_from_its_start_and_from_each_trip(carrying):
+    (load,), (less,) = ops(carrying, "memref.load"), ops(carrying, "arith.subi")
+    found = carrying.slice(load.operands[1])
+    one, most = (carrying.definition(number) for number in (less.operands[1], ops(carrying, "scf.for")[0].operands[5]))
+    assert [each.number for each in found] == [less.number, one.number, most.number]
+    inside = carrying.slice(less.operands[0])
+    assert [each.number for each in inside] == [most.number, less.number, one.number]
+    (inside,) = ops(carrying, "hivm.hir.vexp")
+    assert inside in carrying.slice(load.operands[0])
+
+
+def test_the_line_of_an_operation_without_one_is_that_of_the_first_operation_inside(carrying):
+    (loop,), (inside,), (less,) = (ops(carrying, name) for name in ("scf.for", "hivm.hir.vexp", "arith.subi"))
+    places = [None] * max(op.number for op in carrying.walk())
+    places[less.number - 1] = Place("kernel.py", 3)
+    launch = SimpleNamespace(scalars=[7], grid=(3,), buffers=["x_ptr"])
+    code = Code(SimpleNamespace(function=carrying.function, places=places), launch)
+    assert [code.place(op) for op in (loop, less, inside)] == [Place("kernel.py", 3)] * 2 + [None]
+    places[inside.number - 1] = Place("kernel.py", 2)
+    assert code.place(loop) == Place("kernel.py", 2)
+    places[loop.number - 1] = Place("kernel.py", 1)
+    assert code.place(loop) == Place("kernel.py", 1)
