@@ -509,8 +509,9 @@ CHIP = (
         ),
         designed="the prior of then, and kernels of most families, which were made faster after a first run on these "
         "very shapes: the worst was then 10.3% behind max-autotune below 50 us and 3.0% above, and 24 were slower "
-        "(first run: h200-kernels.json at commit 5545a22); the element-wise kernels' rows are of a later run, before "
-        "which 11 were slower (commit fa04d57); three kernels have more trials, batch_norm fewer",
+        "(first run: h200-kernels.json at commit 5545a22); the rows of relu_bias_scale, layer_norm_apply and "
+        "batch_norm are still of that first run, those of vector_add and the three GELUs of a third, before which 11 "
+        "were slower (commit fa04d57), all others of a second; three kernels have more trials, batch_norm fewer",
         independent="nothing",
         note="The rate is that of the best of a plain read, copy and stream in the same run, 4.17 to 4.23 TB/s of the "
         "part's 4.8: shares above 102% are of runs at 4.17. Four shapes are slower than our own default, by up to "
@@ -629,7 +630,8 @@ CHIP = (
         "kernel's",
         figure=_scaled_products,
         cases=lambda raw: (
-            f"{len(raw['h200-block-fp8']['rows'])} shapes, one tuning each of 18 s ({_trials(raw)} of 200 trials), "
+            f"{len(raw['h200-block-fp8']['rows'])} shapes, one tuning each, limited to 200 trials or 18 s but ending "
+            f"after {_took(raw, 'h200-block-fp8')} s ({_trials(raw)} trials), "
             f"{raw['h200-block-fp8']['rounds']} runs in turns, one process"
         ),
         files=("docs/results/h200-block-fp8.json",),

@@ -21,10 +21,11 @@ _WITH, _WITHOUT = 0.01, 0.03
 
 def _killed(body: Mapping[str, Any]) -> str:
     faults, stopped = len(body["faults"]), body["owners_stopped"]
+    kinds = "kills, cut connections and pauses" if "connections" in body["kills"] else "kills"
     return (
         f"{body['database']}: {body['problems']} problems on {len(body['devices'])} chips, "
-        f"{sum(body['kills'].values())} kills: {faults} fault{'s' * (faults != 1)}; the winner's time without noise at "
-        f"most {body['loss']['largest']:.1%} more than without kills ({body['loss']['other_winner']} other winners; "
+        f"{sum(body['kills'].values())} {kinds}: {faults} fault{'s' * (faults != 1)}; the winner's time without noise "
+        f"at most {body['loss']['largest']:.1%} more than without kills ({body['loss']['other_winner']} other winners; "
         f"{body['problems_on_several_chips']} problems ran on chips of different speed); {stopped['rows']} rows by "
         f"{stopped['all']} owners that were stopped for two leases"
     )
@@ -272,8 +273,8 @@ FLEET = (
         places=(Place("docs/timing.md", _two_gpus_words), Place("docs/timing.md", _undivided_words)),
         about=("benchmarks/gpu/several.py", "tuner/tuning", "tuner/devices/measured", "tuner/workers"),
         designed="the start of compile processes and their sharing among GPUs, after four runs of 8 shapes; then the "
-        "number of shapes, since opening and each GPU's first shape are not divided among GPUs (5.9 and 6.3 s on one, "
-        "7.7 and 6.8 s on two)",
+        "number of shapes, since opening and each GPU's first shape are not divided among GPUs (5.9 and 6.3 s more "
+        "than a later shape on one, 7.7 and 6.8 s on two, with 16 and 8 shapes)",
         independent="the faults",
         note="Earlier runs of 8 shapes: 1.57 times (40 trials, without opening), 1.63, 1.69 and, after the sharing of "
         "processes was found wanting, 1.59. Nothing was chosen by the run of 16 shapes. Devices are open once before "
@@ -317,7 +318,10 @@ FLEET = (
         "or paused: broken promises (jobs lost or ended twice, trials lost, doubled or of the wrong device, winners "
         "more than 1% slower)",
         figure=_kills,
-        cases=lambda raw: "one run on each database, and one on a PostgreSQL server that is killed too",
+        cases=lambda raw: (
+            "one run on each database, and one on a PostgreSQL server that is killed too; all problems replay one "
+            "recorded landscape, sum_rows-16384x1024 of an H200, the times of each varied"
+        ),
         files=(
             "docs/results/fleet-postgresql.json",
             "docs/results/fleet-sqlite.json",
@@ -329,9 +333,10 @@ FLEET = (
         designed="the anchors of a job that another chip began, after the earlier run had found two winners that were "
         "2.1% and 3.7% slower; and dropped trials as anchors, after a run of 100 problems in which the database was "
         "killed had found one winner that was 8.6% slower",
-        independent="nothing on PostgreSQL with 200 problems: problems and seed are those of the run that found the "
-        "fault; only what a kill meets, and the chips' speeds, differ; whether the 70 problems were among the 100 of "
-        "the run with the 8.6% no file says",
+        independent="nothing: the 40 and the 70 problems are the first of the 200 of the run that found the first "
+        "fault (at the 106th and the 130th), and SQLite's run has its seed too; only what a kill meets, and the chips' "
+        "speeds, differ. The 70 are also the first of the 100 of the run with the 8.6%, if that run listed them as the "
+        "code does; no file says",
         note="The run with the 8.6% is in no file. Its cause was mended in a commit (14d8b6ad, 18:58 on 2026-11-23) "
         "five minutes after the newest of these runs, of 70 problems, whose file does not say whether it had the mend; "
         "the others are of 15:28 and 15:45. The earlier run drew the chips' speeds, from 0.95 to 1.07; since, they are "
@@ -358,15 +363,16 @@ FLEET = (
         note="A single chip times no anchors. The driver of one problem is one process; its chips work on while it "
         "waits for the database and searches. Guided searches were kept from ending by themselves. A replayed chip "
         "verifies at once; a real one first finishes the config that it times. Jobs side by side are processes of "
-        "their own, here on two processors; their start counts. Earlier runs made 7.7x, and 6.9x on a machine "
-        "so busy that a single chip on one problem waited 25% of the time for the database, not 4%. The "
-        "single chip waits for each of its commits, so that a speed-up may exceed the number of chips; "
+        "their own, here on two processors; their start counts. Earlier runs made 7.7x and 6.9x, "
+        "which misses the aim; no file says why: in them a single chip on one problem waited up to 21% and 25% of the "
+        "time for the database, in this run up to 4%. The single chip waits for each of its commits, so that a "
+        "speed-up may exceed the number of chips; "
         "the share of the time that chips are busy is free of that.",
     ),
     Claim(
         name="pick-regret",
-        question="Regret of a pick from 200 configs that eight replayed chips time, whose speeds are evenly from 0.9 "
-        "to 1.1, with 2% noise in each run",
+        question="Regret of a pick from 200 configs that eight replayed chips time, which take evenly 0.9 to 1.1 "
+        "times as long as recorded, with 2% noise in each run",
         figure=_regrets,
         cases=lambda raw: (
             f"{len(raw['regret']['regret'][0]['without'])} draws of configs and of the chips' order for each "
@@ -379,7 +385,7 @@ FLEET = (
         designed="the number of anchors, by hand",
         independent="24 of the landscapes; earlier runs had shown the regret on the three others",
         note="Before the final comparison, which is on one chip. Whether a draw has a regret depends on which chip "
-        "times the few fastest configs, so that the mean of few draws says little. In the earlier run speeds were "
+        "times the few fastest configs, so that the mean of few draws says little. In the earlier run these were "
         "drawn between 0.9 and 1.1, which leaves them closer together, and the noise was the recorded one: 0.0% to "
         "0.1% with anchors and 1.5%, 3.0% and 2.1% without, on three landscapes. The command takes all landscapes of "
         "an H200, of which there are ten more now; the raw file names the 27.",

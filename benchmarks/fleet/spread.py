@@ -1,8 +1,8 @@
 """The speed-up of many chips over one, and the regret of their picks, on chips that replay and sleep.
 
-- Pick regret: eight chips, with speeds evenly from 0.9 to 1.1 in a drawn order and 2% noise in each run, time 200 drawn
-  configs of a recorded problem. The regret of their pick is its true time over the least true time among those configs,
-  less 1.
+- Pick regret: eight chips, which take evenly 0.9 to 1.1 times as long in a drawn order, with 2% noise in each run, time
+  200 drawn configs of a recorded problem. The regret of their pick is its true time over the least true time among
+  those configs, less 1.
 - Jobs: a worker tunes problems side by side, a chip each.
 - One problem: its configs are spread over chips in one process. Its time is divided into waiting for chips, the
   database, and the rest, which is the driver: the search, and what it makes of each outcome.
