@@ -24,11 +24,16 @@ def _killed(body: Mapping[str, Any]) -> str:
     kinds = "kills, cut connections and pauses" if "connections" in body["kills"] else "kills"
     return (
         f"{body['database']}: {body['problems']} problems on {len(body['devices'])} chips, "
-        f"{sum(body['kills'].values())} {kinds}: {faults} fault{'s' * (faults != 1)}; the winner's time without noise "
-        f"at most {body['loss']['largest']:.1%} more than without kills ({body['loss']['other_winner']} other winners; "
+        f"{sum(body['kills'].values())} {kinds}: {_counted(faults, 'fault')}; the winner's time without noise "
+        f"at most {body['loss']['largest']:.1%} more than without kills "
+        f"({_counted(body['loss']['other_winner'], 'other winner')}; "
         f"{body['problems_on_several_chips']} problems ran on chips of different speed); {stopped['rows']} rows by "
         f"{stopped['all']} owners that were stopped for two leases"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _returns(body: Mapping[str, Any]) -> str:
@@ -428,7 +433,7 @@ FLEET = (
         independent="nothing",
         note="All nodes are on one machine of two processors. With two shapes a job in place of four, which leaves its "
         "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, "
-        "2.2x: the aim is met in one run of four. Loads were noted by hand; no file has them.",
+        "2.15x: the aim is met in one run of four. Loads were noted by hand; no file has them.",
     ),
     Claim(
         name="ray-one-problem",
