@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewise.db.records import Clock, Problem, Question, Result, Scope, Status, Trial, digest, shape_text
+import pytest
+
+from tilewise.db.records import ITEM_BYTES, Clock, Problem, Question, Result, Scope, Status, Trial, digest, shape_text
 
 PLAIN = Problem("attention", {"M": 1000, "N": 64}, "float16")
 CAUSAL = Problem("attention", {"M": 1000, "N": 64}, "float16", {"CAUSAL": True, "ACT": "gelu"})
@@ -63,3 +65,10 @@ def test_a_result_without_a_winner_shows_no_config_and_no_time():
     unverified = Result(SCOPE, Trial({"B": 1}, Status.CORRECT), None, {}, 0.0).to_json()
     assert unverified["verified"] is False
     assert not {"time_us", "tuned_at"} & unverified.keys()
+
+
+def test_items_have_the_bytes_that_they_have_in_torch():
+    torch = pytest.importorskip("torch")
+    known = {name: size for name, size in ITEM_BYTES.items() if hasattr(torch, name)}
+    assert known == {name: getattr(torch, name).itemsize for name in known}
+    assert known.keys() >= {"float32", "float16", "bfloat16", "int8", "bool", "float8_e4m3fn"}

@@ -57,6 +57,11 @@ def test_an_unknown_name_lists_the_known_ones_and_the_way_to_ones_own():
     )
 
 
+@pytest.mark.parametrize("name", ["row_reduce:SPEC", "mine.txt:SPEC", ":SPEC"])
+def test_a_name_with_an_attribute_that_is_no_python_file_is_an_unknown_kernel(name):
+    assert refused(name, UnknownKernel).startswith(f"unknown kernel {name!r}")
+
+
 def test_a_users_spec_is_loaded_and_found_again_from_anywhere(user_file, monkeypatch):
     monkeypatch.chdir(user_file.parent)
     spec = registry.load("mine.py:OTHER")

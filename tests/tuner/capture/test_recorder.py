@@ -12,7 +12,7 @@ from places import HELPERS
 from tilewise.errors import UsageError
 from tilewise.tuner.capture.calls import CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.capture.program import Ending, Program, parse_program, run_program
-from tilewise.tuner.capture.recorder import recording
+from tilewise.tuner.capture.recorder import _memory, recording
 from tilewise.tuner.measure.launch import load_function
 
 pytest.importorskip("triton")
@@ -450,3 +450,10 @@ def test_a_program_gets_its_arguments_and_its_exit_code_is_told(written):
     assert run_program(Program(str(file)), ("--size", "3")) == Ending(1, "--size 3")
     assert run_program(Program(str(file)), ()) == Ending(7)
     assert run_program(Program("this"), ()) == Ending()
+
+
+def test_memory_ends_with_a_tensors_storage_and_is_unknown_of_anothers():
+    torch = pytest.importorskip("torch")
+    whole = torch.zeros(4, 6)
+    assert (_memory(whole), _memory(whole[1:, 2:]), _memory(whole[3, 5:])) == (24, 16, 1)
+    assert _memory(object()) == 0

@@ -10,7 +10,13 @@ import pytest
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, Target
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.space.nearest_config import adapt_config, closest_index, closest_indices, value_distance
+from tilewise.tuner.space.nearest_config import (
+    _changed,
+    adapt_config,
+    closest_index,
+    closest_indices,
+    value_distance,
+)
 from tilewise.tuner.space.search_space import Space, check_config, enumerate_space
 
 TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
@@ -110,3 +116,9 @@ def test_a_number_and_a_word_are_as_far_apart_as_two_words():
     assert value_distance(True, 4) == 1.0
     assert value_distance(8, 4) == value_distance(4, 8) == pytest.approx(math.log(2))
     assert value_distance(0, 3) == 3.0
+
+
+def test_one_value_is_changed_before_two_and_a_little_before_much():
+    changed = [(config["a"], config["b"]) for config in _changed({"a": 1, "b": 1}, {"a": (1, 2, 8), "b": (1, 2, 16)})]
+    assert set(changed[:2]) == {(2, 1), (1, 2)}
+    assert changed[2:] == [(8, 1), (1, 16), (2, 2), (8, 2), (2, 16), (8, 16)]

@@ -14,7 +14,7 @@ import pytest
 
 from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.npu.compile import effective_options
+from tilewise.tuner.devices.npu.compile import _first_error, effective_options
 from tilewise.tuner.workers.worker import Worker, WorkerFailed
 
 if reason := toolchain.unavailable_reason():
@@ -156,3 +156,16 @@ def test_the_binaries_are_made_from_what_the_real_compiler_scheduled(in_processe
 def test_what_nobody_heard_is_not_known():
     assert effective_options({"multibuffer": True}, ["", None]) == {}
     assert effective_options({}, [""]) == {"effective_options": {"multibuffer": True, "code_motion": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a.mlir:1: error: ub overflow\nerror: Failed to run pass\nerror: another", "ub overflow"),
+        ("error: Failed to run pass\na.mlir:1: error: ub overflow", "ub overflow"),
+        ("error: Failed to run pass\nerror: Failed to run more", "Failed to run pass"),
+        ("no word of what it is", "no word of what it is"),
+    ],
+)
+def test_of_errors_the_first_that_says_what_is_wrong_is_told(text, told):
+    assert _first_error(text) == told

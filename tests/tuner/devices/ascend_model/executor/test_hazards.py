@@ -5,7 +5,7 @@ import pytest
 
 from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor
-from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, Race, Sharing
+from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, Race, Sharing, _equal
 from tilewise.tuner.devices.ascend_model.executor.memory import Global, View
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
@@ -430,3 +430,8 @@ def test_a_copy_with_one_barrier_removed_is_caught_where_it_orders_anything(head
     ]
     assert sum(one.order_changed for one in found) >= 8
     assert all(one.report for one in found if one.counts)
+
+
+def test_values_that_are_not_numbers_equal_one_another_and_nothing_else():
+    there, new = np.array([1.0, np.nan, np.nan, 1.0, 1.0]), np.array([1.0, np.nan, 1.0, np.nan, 2.0])
+    assert _equal(there, new).tolist() == [True, True, False, False, False]
