@@ -92,7 +92,7 @@ release-check: .venv-test/ready
 	rm -rf build/$@ && mkdir -p build/$@
 	$(TEST)/python tools/release_check.py build/$@
 
-# Hours on two cores, and no part of `test`. It goes on where it was interrupted.
+# Most of an hour on two cores, and no part of `test`. It goes on where it was interrupted.
 mutation: wheels .venv-test/ready
 	$(TEST)/pip install -qq -c constraints.txt cosmic-ray coverage
 	$(TEST)/python tools/mutate.py
