@@ -1,4 +1,4 @@
-"""What the store's SELECTs give beyond the contract of a store."""
+"""Figures and look-ups that the SELECTs give, beyond the contract of a store."""
 
 from __future__ import annotations
 

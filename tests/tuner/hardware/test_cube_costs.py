@@ -1,4 +1,4 @@
-"""What the figures of the cube core say together."""
+"""Figures of the cube core, taken together."""
 
 import pytest
 
